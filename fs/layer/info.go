@@ -1,0 +1,59 @@
+package layer
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/faasnet/faasnet/fs/block"
+)
+
+// Keys of annotations and labels. containerd hands every annotation with this
+// prefix to a snapshotter, as a label of the same key.
+const (
+	prefix = "containerd.io/snapshot/faasnet/"
+
+	keyVersion     = prefix + "version"
+	keyDigest      = prefix + "layer.digest"
+	keySize        = prefix + "layer.size"
+	keyMetaDigest  = prefix + "meta.digest"
+	keyMetaRange   = prefix + "meta.range"
+	keyImageDigest = prefix + "image.digest"
+	keyImageRange  = prefix + "image.range"
+
+	// LabelRef is the image reference that a layer comes from. It is a label
+	// only, set by `faasnet pull` for a containerd that hands over none itself.
+	LabelRef = prefix + "ref"
+)
+
+// Info is what annotations say of a layer: enough to fetch its sections.
+type Info struct {
+	Version int
+	Digest  digest.Digest // of the blob, always SHA-256
+	Size    int64         // of the blob, bytes
+	Meta    block.Ref
+	Image   *block.Ref // nil except for the index layer of an image
+}
+
+// Annotations returns the annotations that FromLabels reads back.
+func (i Info) Annotations() map[string]string {
+	m := map[string]string{
+		keyVersion:    strconv.Itoa(i.Version),
+		keyDigest:     i.Digest.String(),
+		keySize:       strconv.FormatInt(i.Size, 10),
+		keyMetaDigest: digestOf(i.Meta.Sum).String(),
+		keyMetaRange:  rangeOf(i.Meta),
+	}
+	if i.Image != nil {
+		m[keyImageDigest] = digestOf(i.Image.Sum).String()
+		m[keyImageRange] = rangeOf(*i.Image)
+	}
+	return m
+}
+
+func digestOf(s block.Sum) digest.Digest {
+	return digest.NewDigestFromBytes(digest.SHA256, s[:])
+}
+
+func rangeOf(r block.Ref) string { return fmt.Sprintf("%d-%d", r.Offset, r.Size) }
