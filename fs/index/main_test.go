@@ -1,0 +1,104 @@
+package index_test
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/faasnet/faasnet/fs/index"
+	"github.com/faasnet/faasnet/fs/index/indextest"
+)
+
+// fromTar builds the trees of layers.
+func fromTar(t testing.TB, layers ...[]byte) []*index.Tree {
+	t.Helper()
+	var trees []*index.Tree
+	for i, l := range layers {
+		tree, err := index.FromTar(bytes.NewReader(l))
+		if err != nil {
+			t.Fatalf("layer %d: %v", i, err)
+		}
+		trees = append(trees, tree)
+	}
+	return trees
+}
+
+func lengths(layers ...[]byte) []int64 {
+	var n []int64
+	for _, l := range layers {
+		n = append(n, int64(len(l)))
+	}
+	return n
+}
+
+// lazy mounts the merged index of layers with the tars themselves as devices.
+func lazy(t testing.TB, layers ...[]byte) string {
+	t.Helper()
+	// Through Encode and Decode, as a VM gets layer indexes.
+	var trees []*index.Tree
+	for i, tree := range fromTar(t, layers...) {
+		img, err := tree.Encode([]int64{int64(len(layers[i]))})
+		if err != nil {
+			t.Fatalf("layer %d: %v", i, err)
+		}
+		d, err := index.Decode(img, []int64{int64(len(layers[i]))})
+		if err != nil {
+			t.Fatalf("layer %d: %v", i, err)
+		}
+		again, err := d.Encode([]int64{int64(len(layers[i]))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(img, again) {
+			t.Fatalf("layer %d: Encode(Decode(img)) differs from img", i)
+		}
+		trees = append(trees, d)
+	}
+	merged, err := index.Merge(trees, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, err := merged.Encode(lengths(layers...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := index.Check(img, lengths(layers...)); err != nil {
+		t.Fatal(err)
+	}
+	return indextest.EROFS(t, img, indextest.Files(t, layers...)...)
+}
+
+// reference mounts what containerd unpacks layers to.
+func reference(t testing.TB, layers ...[]byte) string {
+	t.Helper()
+	dirs, err := indextest.Unpack(t, layers...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return indextest.Overlay(t, dirs...)
+}
+
+// same compares the two.
+func same(t *testing.T, layers ...[]byte) (dir string) {
+	t.Helper()
+	dir = lazy(t, layers...)
+	indextest.Compare(t, reference(t, layers...), dir, indextest.Options{SkipMtime: implicit(t, layers...)})
+	return dir
+}
+
+// implicit says which directories have no entry in the layer that shows them.
+func implicit(t testing.TB, layers ...[]byte) func(string) bool {
+	t.Helper()
+	last := map[string]bool{".": true}
+	for _, tree := range fromTar(t, layers...) {
+		err := tree.Walk(func(f index.File) error {
+			if f.IsDir() {
+				last[f.Path] = f.Implicit || f.Path == "."
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return func(p string) bool { return last[p] }
+}
