@@ -1,0 +1,87 @@
+// Package endpoint knows the places where images are: registries, OCI layout
+// directories, archives of docker save and of OCI, and containerd. Each is
+// read through a content.Provider and written by copying from one, so that
+// whoever works on images sees content stores only.
+package endpoint
+
+import (
+	"context"
+	"fmt"
+
+	containerd "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/content"
+	"github.com/containerd/containerd/v2/core/remotes"
+	"github.com/containerd/errdefs"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/faasnet/faasnet/fs/block"
+)
+
+// Places opens images. What it needs for a kind of place may be missing if no
+// name of that kind is used.
+type Places struct {
+	// Resolver speaks to registries.
+	Resolver remotes.Resolver
+	// Blobs reads ranges of the blobs in the repository of a reference.
+	Blobs func(ref string) (block.Source, error)
+	// Containerd connects to containerd. The caller closes the client.
+	Containerd func() (*containerd.Client, error)
+	// Work is a directory for what an archive has to be unpacked to. The
+	// caller removes it.
+	Work string
+}
+
+// Open opens an image to read it. The error matches errdefs.ErrNotFound when
+// the place has no such image, errdefs.ErrInvalidArgument when the name fits
+// several.
+func (p *Places) Open(ctx context.Context, n Name) (*Image, error) {
+	var (
+		img *Image
+		err error
+	)
+	switch n.Kind {
+	case Layout:
+		img, err = openLayout(ctx, n)
+	case Archive:
+		img, err = p.openArchive(ctx, n)
+	case Containerd:
+		img, err = p.openContainerd(ctx, n)
+	default:
+		img, err = p.openRegistry(ctx, n)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%v: %w", n, err)
+	}
+	img.Name = n.String()
+	return img, nil
+}
+
+// Put copies the image target with all that it refers to from a provider to
+// its place, blobs first, then manifests, children before parents, and gives it
+// its name last. If that fails the name means what it meant before, and blobs
+// that were already copied are removed where the place allows it.
+func (p *Places) Put(ctx context.Context, n Name, target ocispec.Descriptor, from content.InfoReaderProvider) error {
+	var err error
+	switch n.Kind {
+	case Layout:
+		err = putLayout(ctx, n, target, from)
+	case Archive:
+		err = putArchive(ctx, n, target, from)
+	case Containerd:
+		err = p.putContainerd(ctx, n, target, from)
+	default:
+		err = p.putRegistry(ctx, n, target, from)
+	}
+	if err != nil {
+		return fmt.Errorf("%v: %w", n, err)
+	}
+	return nil
+}
+
+// CheckTarget says early whether an image can be put at n at all.
+func CheckTarget(n Name) error {
+	if n.Kind == Registry && isDigested(n.Ref) {
+		return fmt.Errorf("%v: cannot write to a digest: %w", n, errdefs.ErrInvalidArgument)
+	}
+	return nil
+}

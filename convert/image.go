@@ -1,0 +1,97 @@
+package convert
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/containerd/containerd/v2/core/content"
+	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/containerd/v2/core/images/converter"
+	"github.com/containerd/errdefs"
+	"github.com/containerd/log"
+	"github.com/containerd/platforms"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+// Image converts an image of cs, a manifest or an index of them, and returns
+// the descriptor of the result, which is desc itself for an image that already
+// is what it would become. What it writes has OCI media types. It is a
+// converter.ConvertFunc: to be used as converter.WithIndexConvertFunc.
+//
+// Of an index the manifests that Options.Platform selects are converted and the
+// other ones dropped, at every level; the error matches errdefs.ErrNotFound when
+// nothing is left. Manifests that are no images (artefacts, signatures) stay as
+// they are. So do attestations, as long as the manifest that they are about is
+// there: their descriptors then name the converted manifest.
+func (c *Converter) Image(ctx context.Context, cs content.Store, desc ocispec.Descriptor) (*ocispec.Descriptor, error) {
+	switch {
+	case images.IsIndexType(desc.MediaType):
+		out, err := c.index(ctx, cs, desc)
+		if err == nil && out == nil {
+			err = fmt.Errorf("index %s has no manifest for the platform: %w", desc.Digest, errdefs.ErrNotFound)
+		}
+		return out, err
+	case images.IsManifestType(desc.MediaType):
+		return c.manifest(ctx, cs, desc)
+	default:
+		return nil, fmt.Errorf("%s has media type %q, want an image manifest or index: %w", desc.Digest, desc.MediaType, errdefs.ErrInvalidArgument)
+	}
+}
+
+// manifest converts one manifest if it is an image.
+func (c *Converter) manifest(ctx context.Context, cs content.Store, desc ocispec.Descriptor) (*ocispec.Descriptor, error) {
+	img, err := readImage(ctx, cs, desc)
+	if err != nil {
+		return nil, err
+	}
+	if !img.runnable() {
+		return &desc, nil
+	}
+	if err := img.check(); err != nil {
+		return nil, err
+	}
+	convert := converter.IndexConvertFuncWithHook(c.Layer, true, platforms.All, converter.ConvertHooks{PostConvertHook: c.finish})
+	out, err := convert(ctx, withDiffIDs(cs, img.diffIDs()), desc)
+	if err != nil {
+		return nil, err
+	}
+	if out == nil {
+		out = &desc
+	}
+	return out, nil
+}
+
+// finish is a converter.ConvertHookFunc: when a manifest's layers are
+// converted it adds the index layer.
+func (c *Converter) finish(ctx context.Context, cs content.Store, old ocispec.Descriptor, converted *ocispec.Descriptor) (*ocispec.Descriptor, error) {
+	if !images.IsManifestType(old.MediaType) {
+		return nil, nil
+	}
+	desc := old
+	if converted != nil {
+		desc = *converted
+	}
+	img, err := readImage(ctx, cs, desc)
+	if err != nil {
+		return nil, err
+	}
+	if err := img.dropIndexLayers(); err != nil {
+		return nil, err
+	}
+	for _, l := range img.manifest.Layers {
+		if _, ok := c.reusable(l.Annotations); !ok {
+			log.G(ctx).WithField("layer", l.Digest).WithField("mediatype", l.MediaType).
+				Warn("image has a layer that cannot be converted: it gets no index layer and is merged when it is mounted")
+			return c.store(ctx, cs, desc, img)
+		}
+	}
+	if len(img.manifest.Layers) == 0 {
+		return c.store(ctx, cs, desc, img)
+	}
+	l, err := c.indexLayer(ctx, cs, img)
+	if err != nil {
+		return nil, fmt.Errorf("manifest %s: %w", old.Digest, err)
+	}
+	img.addIndexLayer(*l)
+	return c.store(ctx, cs, desc, img)
+}
