@@ -1,0 +1,100 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/containerd/log"
+
+	"github.com/faasnet/faasnet/fs/block"
+)
+
+// get returns the block, verified and held for the caller. u is the urgency of
+// the caller, who may raise it while get waits.
+func (f *Fetcher) get(ctx context.Context, ref block.Ref, u *urgency) (*buffer, error) {
+	if ref.Size < 1 || ref.Size > block.MaxSection {
+		return nil, fmt.Errorf("fetch: %v of %d bytes: %w", ref, ref.Size, errdefs.ErrInvalidArgument)
+	}
+	for {
+		w, started, err := f.flights.join(ctx, ref.Sum, ref, u.get(), f.fly)
+		if err != nil {
+			return nil, err
+		}
+		stop := u.follow(w.urgency.raise)
+		b, err := w.wait(ctx)
+		stop()
+		f.flights.leave(ref.Sum, w)
+		switch {
+		case err == nil && len(b.bytes) == ref.Size:
+			return b, nil
+		case err == nil:
+			b.release()
+			return nil, fmt.Errorf("fetch: %v has %d bytes, want %d: %w", ref, w.ref.Size, ref.Size, errdefs.ErrDataLoss)
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("fetch: %v: %w", ref, ctx.Err())
+		case started || !mayAgain(w, ref):
+			return nil, fmt.Errorf("fetch: %w", err)
+		}
+	}
+}
+
+// mayAgain reports whether somebody who joined the failed flight w for ref has
+// reason to start another one: w ran out of its own time, which began earlier,
+// or looked for the block where somebody else said that it was.
+func mayAgain(w *work, ref block.Ref) bool {
+	return w.ref != ref || errors.Is(w.err, context.DeadlineExceeded)
+}
+
+// fly is one flight. It looks into the store once more: the block may have come
+// between the caller's look and join.
+func (f *Fetcher) fly(ctx context.Context, w *work) {
+	b := newBuffer(w.ref.Size)
+	p, err := f.store.ReadBlock(ctx, w.ref, b.bytes)
+	if err == nil {
+		b.bytes = p
+		f.metrics.read(fromStore, w.ref.Size)
+		f.flights.publish(w.ref.Sum, w, b, nil)
+		return
+	}
+	b.release()
+	b, err = f.fromSources(ctx, w)
+	f.metrics.flight(err)
+	f.flights.publish(w.ref.Sum, w, b, err)
+	if err != nil {
+		return
+	}
+	// The readers have the block; only those who come later wait for the disk.
+	if err := f.store.Put(context.WithoutCancel(ctx), w.ref, b.bytes); err != nil {
+		f.notKept(ctx, err)
+	}
+}
+
+// fromSources asks for the block when a slot is free, within the time that a
+// flight has.
+func (f *Fetcher) fromSources(ctx context.Context, w *work) (*buffer, error) {
+	t := newTicket(w.ref, w.urgency.get())
+	stop := w.urgency.follow(func(p Priority) { f.gate.raise(t, p) })
+	defer stop()
+	if err := f.gate.enter(ctx, t); err != nil {
+		return nil, err
+	}
+	defer f.gate.leave(t)
+	limit := f.opts.Deadline
+	if w.urgency.get() > Relay {
+		limit *= 4
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return f.ask(ctx, w.ref)
+}
+
+// notKept says that something could not be cached. It is served all the same.
+func (f *Fetcher) notKept(ctx context.Context, err error) {
+	f.metrics.notKept.Add(1)
+	if f.full.due(time.Now()) {
+		log.G(ctx).WithError(err).Warn("cannot keep blocks on disk, serving them without caching; more of these within a minute are not logged")
+	}
+}

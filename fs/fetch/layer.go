@@ -1,0 +1,166 @@
+package fetch
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/containerd/errdefs"
+	"github.com/opencontainers/go-digest"
+
+	"github.com/faasnet/faasnet/fs/block"
+	"github.com/faasnet/faasnet/fs/store"
+)
+
+// Layer is the uncompressed tar stream of one layer. All who open the same
+// layer with the same block table have the same Layer. It is safe for
+// concurrent use.
+type Layer struct {
+	fetcher *Fetcher
+	id      store.FlatID
+	table   *block.Table
+	calls   group[int] // decodes under way, by block
+	ahead   ahead
+	stats   counters
+
+	fillWanted atomic.Bool // Fill was called
+
+	// Guarded by Fetcher.mu.
+	handles int // calls of Fetcher.Layer without their Close
+	refs    int // handles, and work that may outlive them
+
+	mu   sync.Mutex // guards flat; no lock of a Fetcher is taken under it
+	flat *store.Flat
+}
+
+// Layer returns the layer whose blocks are in blob and whose block table is t.
+// Each call owes one Close. A disk that is full does not fail it.
+func (f *Fetcher) Layer(blob digest.Digest, t *block.Table) (*Layer, error) {
+	if err := blob.Validate(); err != nil {
+		return nil, fmt.Errorf("fetch: layer %q: %w: %w", blob, err, errdefs.ErrInvalidArgument)
+	}
+	p, err := t.AppendBinary(nil)
+	if err != nil {
+		return nil, fmt.Errorf("fetch: layer %v: %w", blob, err)
+	}
+	id := store.FlatID{Blob: blob, Table: sha256.Sum256(p), BlockSize: t.BlockSize(), Length: t.Length()}
+	f.mu.Lock()
+	if f.stopped {
+		f.mu.Unlock()
+		return nil, errClosed
+	}
+	l := f.layers[id]
+	if l == nil {
+		l = &Layer{fetcher: f, id: id, table: t}
+		l.calls.init(&f.wg)
+		f.layers[id] = l
+	}
+	l.handles++
+	l.refs++
+	f.mu.Unlock()
+	if _, err := l.file(); err != nil && !errdefs.IsResourceExhausted(err) {
+		l.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+// Close gives back what one call of Fetcher.Layer gave. Further calls do
+// nothing. The background fill leaves a layer that nobody has open.
+func (l *Layer) Close() error {
+	l.fetcher.mu.Lock()
+	open := l.handles > 0
+	if open {
+		l.handles--
+	}
+	l.fetcher.mu.Unlock()
+	if !open {
+		return nil
+	}
+	return l.release()
+}
+
+// hold keeps the layer's file open for work that may outlive the handles. The
+// caller has a handle or a hold.
+func (l *Layer) hold() {
+	l.fetcher.mu.Lock()
+	l.refs++
+	l.fetcher.mu.Unlock()
+}
+
+// holdOpen is hold for one who has neither, if anybody has the layer open.
+func (l *Layer) holdOpen() bool {
+	l.fetcher.mu.Lock()
+	defer l.fetcher.mu.Unlock()
+	if l.handles == 0 {
+		return false
+	}
+	l.refs++
+	return true
+}
+
+// release is the opposite of hold.
+func (l *Layer) release() error {
+	f := l.fetcher
+	f.mu.Lock()
+	l.refs--
+	last := l.refs == 0
+	if last {
+		delete(f.layers, l.id)
+	}
+	f.mu.Unlock()
+	if !last {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.flat == nil {
+		return nil
+	}
+	return l.flat.Close()
+}
+
+// wanted reports whether anybody has the layer open.
+func (l *Layer) wanted() bool {
+	l.fetcher.mu.Lock()
+	defer l.fetcher.mu.Unlock()
+	return l.handles > 0
+}
+
+// file returns the flat file, opened now if it could not be before.
+func (l *Layer) file() (*store.Flat, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.flat == nil {
+		flat, err := l.fetcher.store.Flat(l.id)
+		if err != nil {
+			return nil, err
+		}
+		l.flat = flat
+	}
+	return l.flat, nil
+}
+
+// ID names the layer and its block table. Layers with equal ID are the same.
+func (l *Layer) ID() store.FlatID { return l.id }
+
+// Size returns the bytes of the tar stream.
+func (l *Layer) Size() int64 { return l.id.Length }
+
+// Local returns the path of the whole layer as a local file, once it is sealed.
+// Until Close the path stays; the content stays for whoever has it open or
+// mounted.
+func (l *Layer) Local() (path string, ok bool) {
+	flat, err := l.file()
+	if err != nil {
+		return "", false
+	}
+	return flat.Local()
+}
+
+// Complete reports whether the whole layer is on local disk, decoded.
+func (l *Layer) Complete() bool {
+	flat, err := l.file()
+	return err == nil && flat.Complete()
+}
