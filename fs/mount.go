@@ -1,0 +1,208 @@
+package fs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/faasnet/faasnet/fs/index"
+)
+
+// localSuffix ends the name of a mount that needs no daemon, so that a later
+// daemon can tell by the name.
+const localSuffix = "l"
+
+// Mount is one image mounted read-only.
+type Mount struct {
+	fs    *FS
+	dir   string
+	local bool
+
+	mu   sync.Mutex // guards undo; taken before FS.mu
+	undo []func()   // what Close does after the unmount, last first; nil once done
+}
+
+// Dir is where the file tree is: an absolute path without ':'.
+func (m *Mount) Dir() string { return m.dir }
+
+// Local tells that every device is a local file: the daemon is not in the path.
+func (m *Mount) Local() bool { return m.local }
+
+// Mount mounts the EROFS image img, whose device i+1 is files[i]. A file that is
+// complete is mounted by its local path, the others through FUSE. The image is
+// checked (index.Check) before the kernel sees it. The caller closes the Mount.
+//
+// The kernel may wait for our own FUSE server inside the calls, so these are
+// watched and never hold the caller longer than ctx.
+func (f *FS) Mount(ctx context.Context, img []byte, files []File) (*Mount, error) {
+	start := time.Now()
+	sizes := make([]int64, len(files))
+	for i, file := range files {
+		sizes[i] = file.Size()
+	}
+	if err := index.Check(img, sizes); err != nil {
+		return nil, fmt.Errorf("image is not safe to mount: %w", err)
+	}
+	select {
+	case <-f.serving: // before that a look-up in the FUSE mount hangs
+	case <-ctx.Done():
+		return nil, fmt.Errorf("FUSE server does not run: %w: %w", context.Cause(ctx), errdefs.ErrUnavailable)
+	}
+	if err := f.begin(); err != nil {
+		return nil, err
+	}
+	m := &Mount{fs: f}
+	result := make(chan error)
+	go func() {
+		defer f.busy.Done()
+		err := m.mount(img, files)
+		select {
+		case result <- err:
+		case <-ctx.Done():
+			if err == nil {
+				m.Close()
+			}
+		}
+	}()
+	select {
+	case err := <-result:
+		if err != nil {
+			return nil, err
+		}
+		f.metrics.mountTime.Observe(time.Since(start).Seconds())
+		return m, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("mount image: %w: %w", context.Cause(ctx), errdefs.ErrUnavailable)
+	}
+}
+
+// begin counts one call of mount in, which ends with busy.Done.
+func (f *FS) begin() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return fmt.Errorf("file system is closed: %w", errdefs.ErrUnavailable)
+	}
+	f.busy.Add(1)
+	return nil
+}
+
+func (m *Mount) mount(img []byte, files []File) (err error) {
+	defer func() {
+		if err != nil {
+			m.unwind()
+		}
+	}()
+	path, drop, err := m.fs.images.use(img)
+	if err != nil {
+		return err
+	}
+	m.undo = append(m.undo, drop)
+	image, err := openDevice(path, int64(len(img)))
+	if err != nil {
+		return err
+	}
+	defer image.close()
+
+	m.local = true
+	devices := make([]device, 0, len(files))
+	defer func() {
+		for _, d := range devices {
+			d.close()
+		}
+	}()
+	for _, file := range files {
+		d, err := m.open(file)
+		if err != nil {
+			return err
+		}
+		devices = append(devices, d)
+	}
+	name := fmt.Sprintf("%s-%d", m.fs.epoch, m.fs.serial.Add(1))
+	if m.local {
+		name += localSuffix
+	}
+	m.dir = filepath.Join(m.fs.dir, mountsDir, name)
+	if err := os.Mkdir(m.dir, 0o700); err != nil {
+		return err
+	}
+	m.undo = append(m.undo, func() { os.Remove(m.dir) }) // never more than an empty directory
+	if err := mountEROFS(image, devices, m.dir, m.fs.o.DirectIO); err != nil {
+		return err
+	}
+	if err := m.fs.add(m); err != nil {
+		return errors.Join(err, unmount(m.dir))
+	}
+	return nil
+}
+
+// open gives file as a device: its local copy if it is complete, else its node
+// on the FUSE mount.
+func (m *Mount) open(file File) (device, error) {
+	if path, ok := file.Local(); ok {
+		d, err := openDevice(path, file.Size())
+		if !errors.Is(err, os.ErrNotExist) {
+			return d, err
+		}
+	}
+	m.local = false
+	n := m.fs.flat.files.use(file)
+	m.undo = append(m.undo, func() { m.fs.flat.files.drop(n) })
+	return openDevice(filepath.Join(m.fs.conn.dir, n.name()), n.size)
+}
+
+func (m *Mount) unwind() {
+	for _, undo := range slices.Backward(m.undo) {
+		undo()
+	}
+	m.undo = nil
+}
+
+// add counts m among the open mounts.
+func (f *FS) add(m *Mount) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return fmt.Errorf("file system is closed: %w", errdefs.ErrUnavailable)
+	}
+	f.mounts[m] = struct{}{}
+	gauge := f.metrics.mounts.WithLabelValues(m.data())
+	gauge.Inc()
+	m.undo = append(m.undo, func() {
+		gauge.Dec()
+		f.mu.Lock()
+		delete(f.mounts, m)
+		f.mu.Unlock()
+	})
+	return nil
+}
+
+func (m *Mount) data() string {
+	if m.local {
+		return "local"
+	}
+	return "lazy"
+}
+
+// Close unmounts. A mount that is still in use is detached; who has it goes on
+// reading when it is local, and else gets EIO for what the kernel has not cached.
+// After an error the mount is as before and Close may be called again; after
+// success it does nothing.
+func (m *Mount) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.undo == nil {
+		return nil
+	}
+	if err := unmount(m.dir); err != nil {
+		return err
+	}
+	m.unwind()
+	return nil
+}
