@@ -25,6 +25,9 @@ func (m *Image) DiffIDs() []digest.Digest {
 // check holds what a table claims against the blob it is in. Without it a
 // reader would ask a registry for bytes behind the end of the blob.
 func (l ImageLayer) check() error {
+	if l.Table == nil {
+		return fmt.Errorf("no block table: %w", errdefs.ErrInvalidArgument)
+	}
 	if l.Size < 1 || l.Table.Bytes() > l.Size {
 		return fmt.Errorf("blocks of %d bytes in a layer of %d: %w", l.Table.Bytes(), l.Size, errdefs.ErrInvalidArgument)
 	}

@@ -12,7 +12,7 @@ import (
 // A section is one zstd skippable frame: 8 bytes of frame header, 24 bytes of
 // section header, a zstd frame.
 const (
-	skippableMagic = 0x184D2A57 // "7": free for users, like all of 0x184D2A50 to 5F
+	skippableMagic = 0x184D2A57 // free for users, like all of 0x184D2A50 to 5F; RFC 8878, section 3.1.2
 	frameHeader    = 8
 	sectionMagic   = "FAASNET\x00"
 	sectionHeader  = 24
@@ -45,7 +45,11 @@ func seal(k kind, body []byte) ([]byte, error) {
 	if len(body) > block.MaxDecoded {
 		return nil, fmt.Errorf("%v: %d bytes, at most %d: %w", k, len(body), block.MaxDecoded, errdefs.ErrInvalidArgument)
 	}
-	enc, err := block.NewEncoder(block.LevelBetter, block.MaxSize)
+	window := block.MinSize
+	for window < len(body) && window < block.MaxSize {
+		window *= 2
+	}
+	enc, err := block.NewEncoder(block.LevelBetter, window)
 	if err != nil {
 		return nil, err
 	}
