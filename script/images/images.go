@@ -40,6 +40,7 @@ func Build(ctx context.Context, cache, name string, log io.Writer) (layout strin
 	if !ok {
 		return "", fmt.Errorf("image %q: not one of %v", name, Names())
 	}
+	cache = filepath.Join(cache, "images")
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return "", err
 	}
@@ -75,9 +76,9 @@ func Build(ctx context.Context, cache, name string, log io.Writer) (layout strin
 	return layout, os.Rename(filepath.Join(work, "layout"), layout)
 }
 
-// Cache returns the directory that keeps built images: $FAASNET_CACHE, else
-// .cache in the source tree that the caller runs in, else the user's cache
-// directory.
+// Cache returns the directory that keeps what takes long to make, built images
+// among it: $FAASNET_CACHE, else .cache in the source tree that the caller
+// runs in, else the user's cache directory.
 func Cache() (string, error) {
 	if dir := os.Getenv("FAASNET_CACHE"); dir != "" {
 		return dir, nil

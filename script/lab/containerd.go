@@ -1,0 +1,166 @@
+package lab
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// Release says which containerd runs.
+type Release string
+
+const (
+	// Current is the release in Tools.Dir.
+	Current Release = "current"
+	// Debian is the one of the Debian package (1.6 in Debian 12).
+	Debian Release = "debian"
+)
+
+func (r Release) program(t Tools, name string) string {
+	if r == Debian {
+		return filepath.Join("/usr/bin", name)
+	}
+	return filepath.Join(t.Dir, name)
+}
+
+// Containerd is a containerd of a host's, with its own root, state and socket.
+type Containerd struct {
+	*Proc
+	host    *Host
+	release Release
+	dir     string
+	hosts   string
+	nextID  atomic.Int64
+}
+
+// Containerd starts containerd on the host. It reaches registries as the
+// directory hostsDir says, and, when daemon is not nil, has the snapshotter
+// "faasnet".
+func (h *Host) Containerd(ctx context.Context, r Release, hostsDir string, daemon *Daemon) (*Containerd, error) {
+	c := &Containerd{host: h, release: r, dir: filepath.Join(h.dir, "c"), hosts: hostsDir}
+	if err := os.MkdirAll(c.dir, 0o755); err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(c.path("config.toml"), []byte(c.config(daemon)), 0o644); err != nil {
+		return nil, err
+	}
+	return c, c.Start(ctx)
+}
+
+// Start starts containerd again, after Stop or Kill.
+func (c *Containerd) Start(ctx context.Context) (err error) {
+	program := c.release.program(c.host.lab.tools, "containerd")
+	path := "PATH=" + filepath.Dir(program) + ":" + os.Getenv("PATH") // it looks for its shim there
+	c.Proc, err = c.host.Start("containerd", "env", path, program, "--config", c.path("config.toml"))
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	defer cancel()
+	return c.until(ctx, func() bool {
+		_, err := c.Ctr(ctx, "version")
+		return err == nil
+	})
+}
+
+func (c *Containerd) path(name string) string { return filepath.Join(c.dir, name) }
+
+// Address is containerd's socket.
+func (c *Containerd) Address() string { return c.path("c.sock") }
+
+// config switches off what the lab does not use and what lies outside its
+// directory. The proxy plugin and the two unpack_config entries are those of
+// docs/containerd.md.
+func (c *Containerd) config(daemon *Daemon) string {
+	var b strings.Builder
+	version := 2
+	if c.release == Current {
+		version = 3
+	}
+	fmt.Fprintf(&b, "version = %d\nroot = %q\nstate = %q\n", version, c.path("root"), c.path("state"))
+	b.WriteString(`disabled_plugins = ["io.containerd.grpc.v1.cri", "io.containerd.cri.v1.images", "io.containerd.cri.v1.runtime",
+	"io.containerd.nri.v1.nri", "io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.zfs", "io.containerd.snapshotter.v1.devmapper",
+	"io.containerd.snapshotter.v1.aufs", "io.containerd.snapshotter.v1.blockfile", "io.containerd.tracing.processor.v1.otlp",
+	"io.containerd.internal.v1.tracing", "io.containerd.internal.v1.restart", "io.containerd.monitor.container.v1.restart"]
+`)
+	fmt.Fprintf(&b, "[grpc]\naddress = %q\n[ttrpc]\naddress = %q\n", c.Address(), c.path("t.sock"))
+	fmt.Fprintf(&b, "[plugins.\"io.containerd.internal.v1.opt\"]\npath = %q\n", c.path("opt"))
+	snapshotters := []string{"overlayfs"}
+	if daemon != nil {
+		snapshotters = append(snapshotters, "faasnet")
+		fmt.Fprintf(&b, "[proxy_plugins.faasnet]\ntype = \"snapshot\"\naddress = %q\n", daemon.Address())
+		if c.release == Current {
+			fmt.Fprintf(&b, "[proxy_plugins.faasnet.exports]\nroot = %q\nenable_remote_snapshot_annotations = \"true\"\n", daemon.Root())
+		}
+	}
+	if c.release == Current {
+		for _, s := range snapshotters {
+			fmt.Fprintf(&b, "[[plugins.\"io.containerd.transfer.v1.local\".unpack_config]]\nplatform = \"linux\"\nsnapshotter = %q\n", s)
+		}
+	}
+	return b.String()
+}
+
+// Ctr runs ctr, of the same release, and returns what it prints.
+func (c *Containerd) Ctr(ctx context.Context, args ...string) (string, error) {
+	return c.host.Run(ctx, c.release.program(c.host.lab.tools, "ctr"), append([]string{"--address", c.Address()}, args...)...)
+}
+
+// Pull pulls an image as an operator does.
+func (c *Containerd) Pull(ctx context.Context, snapshotter, ref string) error {
+	_, err := c.Ctr(ctx, "image", "pull", "--hosts-dir", c.hosts, "--snapshotter", snapshotter, ref)
+	return err
+}
+
+// Ready is the line that functions print when they are.
+const Ready = "READY"
+
+// Run runs the image's function, waits until it prints READY, and then for
+// its end. ready is when the line came.
+func (c *Containerd) Run(ctx context.Context, snapshotter, ref string) (ready time.Time, err error) {
+	out, err := c.container(ctx, snapshotter, ref, nil, func(line string) {
+		if strings.HasPrefix(line, Ready) && ready.IsZero() {
+			ready = time.Now()
+		}
+	})
+	if err == nil && ready.IsZero() {
+		err = fmt.Errorf("%s ended without %s: %s", ref, Ready, out)
+	}
+	return ready, err
+}
+
+// Exec runs argv in a new container of the image and returns what it prints.
+func (c *Containerd) Exec(ctx context.Context, snapshotter, ref string, argv ...string) (string, error) {
+	return c.container(ctx, snapshotter, ref, argv, func(string) {})
+}
+
+// container runs a new container to its end.
+func (c *Containerd) container(ctx context.Context, snapshotter, ref string, argv []string, line func(string)) (string, error) {
+	id := "f" + strconv.FormatInt(c.nextID.Add(1), 10) + "-" + c.host.name
+	args := append([]string{"--address", c.Address(), "run", "--rm", "--snapshotter", snapshotter,
+		"--cgroup", "/" + string(c.host.group) + "/" + id, "--runc-root", c.path("runc"), ref, id}, argv...)
+	cmd := c.host.Command(ctx, c.release.program(c.host.lab.tools, "ctr"), args...)
+	var complaint, all strings.Builder
+	cmd.Stderr = &complaint
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return "", err
+	}
+	if err := cmd.Start(); err != nil {
+		return "", err
+	}
+	for in := bufio.NewScanner(stdout); in.Scan(); {
+		line(in.Text())
+		all.WriteString(in.Text() + "\n")
+	}
+	if err := cmd.Wait(); err != nil {
+		return all.String(), fmt.Errorf("run %s: %w: %s%s", ref, err, all.String(), complaint.String())
+	}
+	return all.String(), nil
+}

@@ -1,0 +1,175 @@
+package lab
+
+import (
+	"context"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/faasnet/faasnet/script/images"
+)
+
+// newLab makes a lab that needs only containerd.
+func newLab(t *testing.T) *Lab {
+	dir, err := find(inDir, places("FAASNET_TOOLS", ".tools/bin"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := New(Tools{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Stat(l.Dir()); !os.IsNotExist(err) {
+			t.Errorf("%s is still there", l.Dir())
+		}
+		if points, err := Mounts(l.Dir()); err != nil || len(points) > 0 {
+			t.Errorf("mounts stay: %v, %v", points, err)
+		}
+		if pids, err := l.group.pids(); err != nil || len(pids) > 0 {
+			t.Errorf("processes stay: %v, %v", pids, err)
+		}
+	})
+	return l
+}
+
+func layout(t *testing.T, name string) string {
+	cache, err := images.Cache()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := images.Build(t.Context(), cache, name, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func try[T any](t *testing.T) func(T, error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+func TestPullAndRun(t *testing.T) {
+	for _, release := range []Release{Current, Debian} {
+		t.Run(string(release), func(t *testing.T) {
+			l := newLab(t)
+			h := try[*Host](t)(l.Host("vm", nil))
+			r := try[*Registry](t)(h.Registry(t.Context(), ""))
+			ref := try[string](t)(r.Push(t.Context(), layout(t, "a"), "a:1"))
+			c := try[*Containerd](t)(h.Containerd(t.Context(), release, try[string](t)(r.HostsDir()), nil))
+			if err := c.Pull(t.Context(), "overlayfs", ref); err != nil {
+				t.Fatal(err)
+			}
+			begin := time.Now()
+			if ready := try[time.Time](t)(c.Run(t.Context(), "overlayfs", ref)); ready.Before(begin) {
+				t.Error("ready before it began")
+			}
+			if out := try[string](t)(c.Exec(t.Context(), "overlayfs", ref, "/bin/sh", "-c", "echo hello")); out != "hello\n" {
+				t.Errorf("printed %q", out)
+			}
+			if _, err := c.Exec(t.Context(), "overlayfs", ref, "/bin/false"); err == nil {
+				t.Error("exit status 1 is no error")
+			}
+			if cpu := try[time.Duration](t)(h.CPU()); cpu <= 0 {
+				t.Errorf("CPU time is %v", cpu)
+			}
+		})
+	}
+}
+
+// A container that runs when the lab ends goes with it, and so do its mounts
+// and its shim's socket.
+func TestCloseEndsContainers(t *testing.T) {
+	l := newLab(t)
+	h := try[*Host](t)(l.Host("vm", nil))
+	r := try[*Registry](t)(h.Registry(t.Context(), ""))
+	ref := try[string](t)(r.Push(t.Context(), layout(t, "a"), "a:1"))
+	c := try[*Containerd](t)(h.Containerd(t.Context(), Current, try[string](t)(r.HostsDir()), nil))
+	if err := c.Pull(t.Context(), "overlayfs", ref); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := c.Exec(ctx, "overlayfs", ref, "/bin/sh", "-c", "touch /started; while :; do :; done")
+		ended <- err
+	}()
+	if err := until(t.Context(), "container", func() bool {
+		pids, err := h.Pids()
+		points, _ := Mounts(l.Dir())
+		return err == nil && len(points) > 0 && len(pids) >= 5 // registry, containerd, ctr, shim, container
+	}); err != nil {
+		t.Fatal(err)
+	}
+	sockets := shimSockets(l.Dir())
+	if len(sockets) == 0 {
+		t.Error("the container has no shim socket")
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err == nil {
+		t.Error("the container ended well")
+	}
+	for _, sock := range sockets {
+		if _, err := os.Stat(sock); !os.IsNotExist(err) {
+			t.Errorf("%s is still there", sock)
+		}
+	}
+}
+
+func TestLinksAreShapedAndCounted(t *testing.T) {
+	l := newLab(t)
+	hub := try[*Hub](t)(l.Hub())
+	filler := try[*Host](t)(l.Host("filler", nil))
+	fill := try[*Registry](t)(filler.Registry(t.Context(), ""))
+	try[string](t)(fill.Push(t.Context(), layout(t, "a"), "a:1"))
+	if err := fill.Stop(10 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	origin := try[*Host](t)(l.Host("origin", try[*Net](t)(hub.Link("100mbit"))))
+	r := try[*Registry](t)(origin.Registry(t.Context(), filler.Dir()+"/registry"))
+	vm := try[*Host](t)(l.Host("vm", try[*Net](t)(hub.Link("100mbit"))))
+	c := try[*Containerd](t)(vm.Containerd(t.Context(), Current, try[string](t)(r.HostsDir()), nil))
+	before := try[int64](t)(origin.net.Sent())
+	if err := c.Pull(t.Context(), "overlayfs", r.Addr+"/a:1"); err != nil {
+		t.Fatal(err)
+	}
+	if sent := try[int64](t)(origin.net.Sent()) - before; sent < 1e6 || sent > 2e6 {
+		t.Errorf("registry sent %d bytes for an image of 1.1 MB", sent)
+	}
+	out := try[string](t)(vm.Run(t.Context(), "tc", "qdisc", "show", "dev", "eth0"))
+	if !strings.Contains(out, "tbf") || !strings.Contains(out, "100Mbit") {
+		t.Errorf("queue of the link is %s", out)
+	}
+}
+
+func TestSweepRemovesLabsOfDeadProcesses(t *testing.T) {
+	l := newLab(t)
+	h := try[*Host](t)(l.Host("vm", nil))
+	p := try[*Proc](t)(h.Start("sleeper", "sleep", "600"))
+	dead := try[*Proc](t)(h.Start("dead", "true"))
+	<-dead.done
+	if err := os.WriteFile(l.Dir()+"/pid", []byte("999999999"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := sweep(); err != nil {
+		t.Fatal(err)
+	}
+	<-p.done
+	if _, err := os.Stat(l.Dir()); !os.IsNotExist(err) {
+		t.Error("the dead lab is still there")
+	}
+}

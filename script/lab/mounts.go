@@ -1,0 +1,40 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+)
+
+// Mounts lists the mount points below dir, dir included, in the order in which
+// they were mounted.
+func Mounts(dir string) ([]string, error) {
+	infos, err := mountinfo.GetMounts(mountinfo.PrefixFilter(dir))
+	var points []string
+	for _, i := range infos {
+		points = append(points, i.Mountpoint)
+	}
+	return points, err
+}
+
+// unmountBelow detaches all mounts below dir, last ones first. Their servers
+// must be dead already: a FUSE connection without a server holds nobody up.
+func unmountBelow(dir string) error {
+	const rounds = 8 // a mount that hid others is off after the first
+	var errs error
+	for range rounds {
+		points, err := Mounts(dir)
+		if err != nil || len(points) == 0 {
+			return err
+		}
+		errs = nil
+		for i := len(points) - 1; i >= 0; i-- {
+			if err := unix.Unmount(points[i], unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil && !errors.Is(err, unix.EINVAL) {
+				errs = errors.Join(errs, fmt.Errorf("unmount %s: %w", points[i], err))
+			}
+		}
+	}
+	return errors.Join(errs, fmt.Errorf("mounts below %s stay", dir))
+}
