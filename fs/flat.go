@@ -2,12 +2,16 @@ package fs
 
 import (
 	"context"
+	"errors"
 	"syscall"
 	"time"
 
 	"github.com/containerd/log"
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
+
+// pageSize is the block size that stat shows.
+const pageSize = 4096
 
 // forever is how long the kernel may keep names and attributes: nothing ever changes.
 const forever = 365 * 24 * time.Hour
@@ -135,6 +139,9 @@ func (f *flat) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.R
 	result, err := f.read(ctx, n.file, off, size, buf)
 	if err != nil {
 		f.metrics.failed(reason(ctx, err))
+		if errors.Is(ctx.Err(), context.Canceled) && f.ctx.Err() == nil {
+			return nil, fuse.EINTR // nobody waits for it
+		}
 		f.log.warn(log.G(f.ctx).WithError(err).WithField("file", n.id), "READ answered with EIO")
 		return nil, fuse.EIO
 	}

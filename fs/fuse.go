@@ -59,6 +59,7 @@ func connect(ctx context.Context, dir string, f *flat, maxBackground int) (*conn
 		DisabledCapabilities: fuse.CAP_PASSTHROUGH,
 		// Nothing ever changes, so nothing is ever invalidated.
 		ExplicitDataCacheControl: true,
+		DisableSplice:            true, // see reply
 		DisableXAttrs:            true,
 		DisableReadDirPlus:       true,
 		Logger:                   log.New(logWriter{clog.G(ctx)}, "", 0),
