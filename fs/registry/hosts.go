@@ -1,0 +1,186 @@
+package registry
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/containerd/containerd/v2/core/remotes/docker"
+	"github.com/containerd/containerd/v2/core/remotes/docker/config"
+	"github.com/containerd/errdefs"
+	"github.com/containerd/log"
+)
+
+// recheck is how long the files of a host are trusted to be unchanged.
+const recheck = 10 * time.Second
+
+// namespace is what the host of a reference leads to: endpoints in the order
+// in which they are asked.
+type namespace struct {
+	endpoints []*endpoint
+	files     string    // what the files looked like that say so
+	checked   time.Time // guarded by Client.mu
+}
+
+// endpoint is one host that serves a namespace.
+type endpoint struct {
+	docker.RegistryHost                 // Client and Authorizer are ours
+	ns                  string          // for mirrors: the namespace asked for; else ""
+	bare                *http.Transport // of Client, without containerd's fallback to http
+	fallback            bool            // Client has that fallback
+	others              *http.Client    // for other hosts that it sends us to
+	lane                *lane
+	direct              atomic.Bool // the last blob came from it, not from a redirect
+}
+
+func (n *namespace) close() {
+	for _, e := range n.endpoints {
+		e.bare.CloseIdleConnections()
+	}
+}
+
+// namespace returns the endpoints of the host of a reference.
+func (c *Client) namespace(host string) (*namespace, error) {
+	c.mu.Lock()
+	n, closed := c.hosts[host], c.closed
+	fresh := n != nil && time.Since(n.checked) < recheck
+	c.mu.Unlock()
+	if closed {
+		return nil, errClosed
+	}
+	if fresh {
+		return n, nil
+	}
+	dir, err := c.hostDir(host)
+	if err != nil {
+		return nil, err
+	}
+	files := fingerprint(dir)
+	if n == nil || n.files != files {
+		if n, err = c.configure(host, dir); err != nil {
+			return nil, err
+		}
+		n.files = files
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		n.close()
+		return nil, errClosed
+	}
+	if old := c.hosts[host]; old != nil && old != n {
+		old.close()
+	}
+	n.checked = time.Now()
+	c.hosts[host] = n
+	return n, nil
+}
+
+// hostDir finds the directory with the configuration of a host; "" for none.
+func (c *Client) hostDir(host string) (string, error) {
+	for _, root := range c.opts.HostsDirs {
+		dir, err := config.HostDirFromRoot(root)(host)
+		if err == nil {
+			return dir, nil
+		}
+		if !errdefs.IsNotFound(err) {
+			return "", fmt.Errorf("configuration of registry %s: %w", host, err)
+		}
+	}
+	return "", nil
+}
+
+// fingerprint changes when a file in dir does.
+func fingerprint(dir string) string {
+	if dir == "" {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteString(dir)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return b.String() + err.Error()
+	}
+	for _, e := range entries {
+		if st, err := os.Stat(filepath.Join(dir, e.Name())); err == nil {
+			fmt.Fprintf(&b, "\n%s %d %d", e.Name(), st.Size(), st.ModTime().UnixNano())
+		}
+	}
+	return b.String()
+}
+
+// configure asks containerd's code which hosts serve a namespace, and puts our
+// transport and our authorizer into its answer.
+func (c *Client) configure(host, dir string) (*namespace, error) {
+	bare := map[*http.Client]*http.Transport{}
+	o := config.HostOptions{
+		HostDir: func(string) (string, error) { return dir, nil },
+		UpdateClient: func(h *http.Client) error {
+			t, ok := h.Transport.(*http.Transport)
+			if !ok {
+				return fmt.Errorf("transport is a %T: %w", h.Transport, errdefs.ErrInternal)
+			}
+			c.tune(t)
+			bare[h] = t
+			return nil
+		},
+	}
+	switch {
+	case slices.Contains(c.opts.PlainHTTP, host):
+		o.DefaultScheme = "http"
+	case slices.Contains(c.opts.SkipVerify, host):
+		o.DefaultScheme = "https"
+		if dir == "" {
+			o.DefaultTLS = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // configured for this host
+		}
+	}
+	// Its info line about http on loopback is no news to anybody.
+	ctx := atMost(log.WithLogger(c.ctx, log.L.WithField("registry", host)), log.WarnLevel)
+	found, err := config.ConfigureHosts(ctx, o)(host)
+	if err != nil {
+		return nil, fmt.Errorf("configuration of registry %s: %w", host, err)
+	}
+	n := &namespace{}
+	for _, h := range found {
+		e := &endpoint{RegistryHost: h, bare: bare[h.Client], lane: c.lane(h.Host)}
+		e.fallback = h.Client.Transport != http.RoundTripper(e.bare)
+		e.others = c.client(e.bare)
+		if h.Host != host && !(host == "docker.io" && h.Host == "registry-1.docker.io") {
+			e.ns = host
+		}
+		e.Client = c.client(h.Client.Transport)
+		e.Authorizer = &authorizer{tokens: c.tokens, endpoint: e}
+		n.endpoints = append(n.endpoints, e)
+	}
+	if len(n.endpoints) == 0 {
+		return nil, fmt.Errorf("registry %s has no hosts: %w", host, errdefs.ErrNotFound)
+	}
+	return n, nil
+}
+
+// pull returns the endpoints that may serve blobs.
+func (n *namespace) pull() []*endpoint {
+	return slices.DeleteFunc(slices.Clone(n.endpoints), func(e *endpoint) bool {
+		return !e.Capabilities.Has(docker.HostCapabilityPull)
+	})
+}
+
+// url returns where the endpoint has an object of a repository.
+func (e *endpoint) url(repository, kind, object string) *url.URL {
+	u := &url.URL{Scheme: e.Scheme, Host: e.Host, Path: path.Join("/", e.Path, repository, kind, object)}
+	if e.ns != "" {
+		u.RawQuery = url.Values{"ns": {e.ns}}.Encode()
+	}
+	return u
+}
+
+// key names the endpoint among all of a process.
+func (e *endpoint) key() string { return e.Scheme + "://" + e.Host + e.Path }

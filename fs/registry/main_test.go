@@ -1,0 +1,75 @@
+package registry
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/faasnet/faasnet/fs/block"
+	"github.com/faasnet/faasnet/fs/registry/registrytest"
+	"github.com/opencontainers/go-digest"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// newClient makes a client that ends with the test.
+func newClient(t *testing.T, o Options) *Client {
+	t.Helper()
+	c, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// layer is a blob of random bytes in a repository.
+type layer struct {
+	digest digest.Digest
+	bytes  []byte
+}
+
+func addLayer(t *testing.T, reg *registrytest.Registry, repository string, size int) layer {
+	t.Helper()
+	p := make([]byte, size)
+	src := rand.NewChaCha8([32]byte{byte(size)})
+	_, _ = src.Read(p)
+	d, _, err := reg.AddBlob(repository, bytes.NewReader(p))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return layer{d, p}
+}
+
+func (l layer) ref(off, size int) block.Ref {
+	return block.Ref{Blob: l.digest, Number: off / max(1, size), Offset: int64(off), Size: size, Sum: sha256.Sum256(l.bytes[off : off+size])}
+}
+
+// read reads a block and checks it.
+func (l layer) read(ctx context.Context, t *testing.T, s block.Source, off, size int) {
+	t.Helper()
+	ref := l.ref(off, size)
+	p, err := s.ReadBlock(ctx, ref, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ref.Verify(p); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func blobs(t *testing.T, c *Client, ref string) block.Source {
+	t.Helper()
+	s, err := c.Blobs(ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
