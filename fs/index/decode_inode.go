@@ -172,8 +172,10 @@ func (n *decoded) getXattrs(b []byte) error {
 		switch dir := n.IsDir(); {
 		case x.Name == opaqueXattr && x.Value == "y" && dir:
 			n.opaque = true
-		case x.Name == implicitXattr && x.Value == "" && dir:
-			n.implicit = true
+		case x.Name == implicitXattr && x.Value == implicitValues[takesAll] && dir:
+			n.below = takesAll
+		case x.Name == implicitXattr && x.Value == implicitValues[takesXattrs] && dir:
+			n.below = takesXattrs
 		case strings.HasPrefix(x.Name, "trusted."):
 			// No other one: overlayfs would obey trusted.overlay.redirect.
 			return corrupt("inode %d: extended attribute %q=%q", n.nid, x.Name, x.Value)

@@ -46,8 +46,11 @@ const (
 // Extended attributes that an index uses itself.
 const (
 	opaqueXattr   = "trusted.overlay.opaque"           // value "y": overlayfs's own
-	implicitXattr = "trusted.overlay.faasnet.implicit" // value "": see inode.implicit; overlayfs hides the prefix
+	implicitXattr = "trusted.overlay.faasnet.implicit" // value of implicitValues; overlayfs hides the prefix
 )
+
+// implicitValues are the stored forms of below.
+var implicitValues = map[below]string{takesAll: "all", takesXattrs: "xattrs"}
 
 // xattrPrefixes are the name indexes of EROFS that an index may have. The two
 // of ACLs are whole names.
@@ -79,15 +82,15 @@ func xattrEntrySize(x Xattr) int {
 
 // diskXattrs returns n's attributes and its marks as they are stored.
 func (n *inode) diskXattrs() []Xattr {
-	if !n.opaque && !n.implicit {
+	if !n.opaque && n.below == takesNothing {
 		return n.Xattrs
 	}
 	a := Attr{Xattrs: append([]Xattr(nil), n.Xattrs...)}
 	if n.opaque {
 		a.setXattr(opaqueXattr, "y")
 	}
-	if n.implicit {
-		a.setXattr(implicitXattr, "")
+	if v, ok := implicitValues[n.below]; ok {
+		a.setXattr(implicitXattr, v)
 	}
 	return a.Xattrs
 }

@@ -77,12 +77,60 @@ func reference(t testing.TB, layers ...[]byte) string {
 	return indextest.Overlay(t, dirs...)
 }
 
-// same compares the two.
+// same compares the two, the merged trees and each layer alone, and returns
+// the lazy mount.
 func same(t *testing.T, layers ...[]byte) (dir string) {
 	t.Helper()
+	for i, l := range layers {
+		sameLayer(t, l)
+		if t.Failed() {
+			t.Fatalf("layer %d alone", i)
+		}
+	}
 	dir = lazy(t, layers...)
 	indextest.Compare(t, reference(t, layers...), dir, indextest.Options{SkipMtime: implicit(t, layers...)})
 	return dir
+}
+
+// sameLayer compares the directory that containerd unpacks one layer to,
+// whiteouts and all, with the mounted index of the layer.
+func sameLayer(t *testing.T, layer []byte) {
+	t.Helper()
+	dirs, err := indextest.Unpack(t, layer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree := fromTar(t, layer)[0]
+	img, err := tree.Encode(lengths(layer))
+	if err != nil {
+		t.Fatal(err)
+	}
+	untimed := map[string]bool{}
+	err = tree.Walk(func(f index.File) error {
+		untimed[f.Path] = f.Path == "." || f.Implicit || f.IsWhiteout()
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	indextest.Compare(t, dirs[0], indextest.EROFS(t, img, indextest.Files(t, layer)...), indextest.Options{
+		SkipMtime: func(p string) bool { return untimed[p] },
+		SkipXattr: "trusted.overlay.faasnet.implicit",
+	})
+}
+
+// refused checks that both containerd and we refuse layer, and returns our
+// error.
+func refused(t *testing.T, layer []byte) string {
+	t.Helper()
+	if _, err := indextest.Unpack(t, layer); err == nil {
+		t.Error("containerd unpacks the layer")
+	}
+	_, err := index.FromTar(bytes.NewReader(layer))
+	if err == nil {
+		t.Fatal("FromTar accepts the layer")
+	}
+	return err.Error()
 }
 
 // implicit says which directories have no entry in the layer that shows them.

@@ -10,7 +10,7 @@ import (
 type Lower interface {
 	// Lstat says what is at path, which is relative and clean, or that
 	// nothing is. It follows no link.
-	Lstat(path string) (Attr, bool)
+	Lstat(path string) (Attr, bool, error)
 }
 
 // Merge stacks layers, bottom first, as overlayfs stacks the directories that
@@ -32,7 +32,7 @@ func Merge(layers []*Tree, lower Lower) (*Tree, error) {
 		return nil, fmt.Errorf("%d layers, the limit is %d: %w", m.devices, maxDevices, errdefs.ErrInvalidArgument)
 	}
 	for i := range m.layers {
-		if err := m.imply(i, m.layers[i].root, ""); err != nil {
+		if err := m.imply(i, m.layers[i].root, m.layers[i].root, ""); err != nil {
 			return nil, err
 		}
 	}
@@ -44,7 +44,9 @@ func Merge(layers []*Tree, lower Lower) (*Tree, error) {
 	if len(stack) > 0 {
 		root.Attr = m.attr(stack[0].inode)
 	}
-	m.fill(root, "", stack, lower == nil)
+	if err := m.fill(root, "", stack, lower == nil); err != nil {
+		return nil, err
+	}
 	return &Tree{root: root, devices: m.devices}, nil
 }
 
@@ -71,17 +73,22 @@ type merger struct {
 // fill puts into out, the merged directory at dir, what stack, the directories
 // that it is made of, top first, shows. cut says that nothing of lower shows
 // through here.
-func (m *merger) fill(out *inode, dir string, stack []located, cut bool) {
+func (m *merger) fill(out *inode, dir string, stack []located, cut bool) error {
 	for i, layer := range stack {
 		for name := range layer.names {
 			if _, seen := out.names[name]; seen || i > 0 && hidden(stack[:i], name) {
 				continue
 			}
-			if n := m.file(join(dir, name), name, stack[i:], cut); n != nil {
+			n, err := m.file(join(dir, name), name, stack[i:], cut)
+			if err != nil {
+				return err
+			}
+			if n != nil {
 				out.names[name] = n
 			}
 		}
 	}
+	return nil
 }
 
 // hidden says whether one of the directories has an entry called name: a
@@ -97,16 +104,19 @@ func hidden(stack []located, name string) bool {
 
 // file merges what the directories of stack have under name; the first one
 // has something. nil: nothing shows.
-func (m *merger) file(p, name string, stack []located, cut bool) *inode {
+func (m *merger) file(p, name string, stack []located, cut bool) (*inode, error) {
 	top := located{stack[0].names[name], stack[0].shift}
 	switch {
 	case top.IsWhiteout():
-		if cut || !m.exists(p) {
-			return nil
+		if cut {
+			return nil, nil
 		}
-		return top.inode
+		if _, ok, err := m.lower.Lstat(p); !ok || err != nil {
+			return nil, err
+		}
+		return top.inode, nil
 	case !top.IsDir():
-		return m.move(top)
+		return m.move(top), nil
 	}
 	dirs := []located{top}
 	blocked := top.opaque
@@ -124,16 +134,13 @@ func (m *merger) file(p, name string, stack []located, cut bool) *inode {
 	}
 	out := &inode{Attr: m.attr(top.inode), names: make(map[string]*inode, len(top.names))}
 	if blocked && !cut {
-		a, ok := m.lower.Lstat(p)
+		a, ok, err := m.lower.Lstat(p)
+		if err != nil {
+			return nil, err
+		}
 		out.opaque = ok && a.IsDir()
 	}
-	m.fill(out, p, dirs, cut || blocked)
-	return out
-}
-
-func (m *merger) exists(p string) bool {
-	_, ok := m.lower.Lstat(p)
-	return ok
+	return out, m.fill(out, p, dirs, cut || blocked)
 }
 
 // move returns a file with its ranges on the result's devices. All names of a

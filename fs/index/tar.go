@@ -112,7 +112,9 @@ func (u *unpacker) create(hdr *tar.Header, data []Range, parent *inode, base str
 	switch hdr.Typeflag {
 	case tar.TypeDir:
 		if old, ok := parent.names[base]; ok {
-			old.implicit = false
+			if old.below == takesAll {
+				old.below = takesXattrs
+			}
 			return old, nil
 		}
 		return u.add(parent, base, unix.S_IFDIR)

@@ -103,11 +103,21 @@ func stored(data []Range) (n int64) {
 // inode is one file; hard links are several names of one inode.
 type inode struct {
 	Attr
-	data     []Range           // regular files: sorted by Logical, disjoint
-	names    map[string]*inode // directories: what is in them
-	implicit bool              // a directory without an entry of its own in the tar: takes the attributes of the one below it
-	opaque   bool              // a directory that hides what is below it
+	data   []Range           // regular files: sorted by Logical, disjoint
+	names  map[string]*inode // directories: what is in them
+	below  below             // directories: what they take from the one below them
+	opaque bool              // a directory that hides what is below it
 }
+
+// below says what a directory of a layer takes from the one below it, because
+// it was made as the parent of an entry.
+type below byte
+
+const (
+	takesNothing below = iota
+	takesAll           // it has no entry of its own
+	takesXattrs        // its own entry came later
+)
 
 // Tree is the file tree of one layer, or of several merged ones.
 type Tree struct {

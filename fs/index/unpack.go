@@ -51,7 +51,7 @@ func (u *unpacker) mkdirs(p string) (*inode, error) {
 			if next, err = u.add(dir, name, unix.S_IFDIR|0o755); err != nil {
 				return nil, err
 			}
-			next.implicit = true
+			next.below = takesAll
 		}
 		if !next.IsDir() {
 			return nil, fmt.Errorf("parent %q is not a directory in this layer: %w", name, errdefs.ErrInvalidArgument)

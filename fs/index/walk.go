@@ -29,7 +29,7 @@ func (n *inode) file(p string) File {
 	if p == "" {
 		p = "."
 	}
-	return File{Path: p, Attr: n.Attr, Opaque: n.opaque, Implicit: n.implicit, n: n}
+	return File{Path: p, Attr: n.Attr, Opaque: n.opaque, Implicit: n.below == takesAll, n: n}
 }
 
 // Walk calls f for the root and then for everything under it, directories

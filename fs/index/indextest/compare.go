@@ -5,6 +5,7 @@ package indextest
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -21,6 +22,11 @@ import (
 type Options struct {
 	SkipContent bool                   // no SHA-256 of contents
 	SkipMtime   func(path string) bool // mtimes of these are not compared: implicit directories
+	SkipXattr   string                 // an extended attribute that is not compared
+
+	// Orphans leaves out of want, OrphansInGot of got, what readdir shows and
+	// lstat does not find: overlayfs's whiteouts of nothing.
+	Orphans, OrphansInGot bool
 }
 
 // maxDiffs bounds what one Compare reports.
@@ -48,6 +54,7 @@ func Diff(want, got string, o Options) []string {
 	if err != nil {
 		return []string{"want: " + err.Error()}
 	}
+	o.Orphans = o.OrphansInGot
 	b, err := scan(got, o)
 	if err != nil {
 		return []string{"got: " + err.Error()}
@@ -102,6 +109,9 @@ func scan(root string, o Options) (map[string]entry, error) {
 			return err
 		}
 		rel, _ := filepath.Rel(root, p)
+		if _, err := os.Lstat(p); o.Orphans && errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
 		e, err := stat(p, o)
 		if err != nil {
 			return err
@@ -158,7 +168,7 @@ func stat(p string, o Options) (entry, error) {
 	if err != nil {
 		return entry{}, err
 	}
-	e.xattrs, err = xattrs(p)
+	e.xattrs, err = xattrs(p, o.SkipXattr)
 	return e, err
 }
 
@@ -177,7 +187,7 @@ func Sum(p string) (string, error) {
 }
 
 // xattrs lists attributes as listxattr and getxattr show them.
-func xattrs(p string) (string, error) {
+func xattrs(p, skip string) (string, error) {
 	names, err := sysx.LListxattr(p)
 	if err != nil {
 		return "", &os.PathError{Op: "llistxattr", Path: p, Err: err}
@@ -185,6 +195,9 @@ func xattrs(p string) (string, error) {
 	slices.Sort(names)
 	var s []string
 	for _, name := range names {
+		if name == skip {
+			continue
+		}
 		v, err := sysx.LGetxattr(p, name)
 		if err != nil {
 			return "", &os.PathError{Op: "lgetxattr " + name, Path: p, Err: err}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/containerd/containerd/v2/pkg/archive"
+	"github.com/containerd/log"
 	"golang.org/x/sys/unix"
 )
 
@@ -32,13 +33,23 @@ func Unpack(t testing.TB, layers ...[]byte) ([]string, error) {
 			slices.Reverse(parents)
 			opts = append(opts, archive.WithParents(parents))
 		}
-		if _, err := archive.Apply(context.Background(), dir, bytes.NewReader(l), opts...); err != nil {
+		if _, err := archive.Apply(quiet(t.Context()), dir, bytes.NewReader(l), opts...); err != nil {
 			return nil, err
 		}
 		dirs = append(dirs, dir)
 	}
 	return dirs, nil
 }
+
+// quiet drops containerd's warnings about attributes that it ignores.
+func quiet(ctx context.Context) context.Context {
+	l := log.L.Dup()
+	l.Logger = zero(l.Logger)
+	return log.WithLogger(ctx, l)
+}
+
+// zero is a logger that logs nothing: its level is the lowest one.
+func zero[T any](*T) *T { return new(T) }
 
 // Overlay mounts directories, bottom first, read-only as one tree until the
 // test ends.
