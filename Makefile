@@ -1,0 +1,77 @@
+# Every target that people call has a line of help after two hashes.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+PREFIX   ?= /usr/local
+DESTDIR  ?=
+GO       ?= go
+IMAGE    ?= b
+
+CONTAINERD    := v2.4.2
+GOLANGCI_LINT := v2.15.0
+
+TOOLS   := $(CURDIR)/.tools/bin
+export FAASNET_CACHE ?= $(CURDIR)/.cache
+RESULTS := $(FAASNET_CACHE)/test
+CASES   := $(GO) run ./script/cases
+
+# Where the race detector finds nothing, because the code under test runs in
+# other processes or in one goroutine, and costs minutes.
+NORACE := /script/(e2e|lab|images)$$
+
+PROGRAMS := containerd-faasnet-grpc faasnet faasnet-bench
+VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+
+help: ## this text
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## build the programs into bin/
+	$(GO) build -trimpath -ldflags "-X main.revision=$(VERSION)" -o bin/ $(PROGRAMS:%=./cmd/%)
+
+demo: deps tools build ## convert a real image (or IMAGE=ref), run it lazily beside a full pull, print what it saves
+	bin/faasnet-bench demo --image $(IMAGE)
+
+test: deps tools build ## vet, all tests, and the check that every case of docs/cases.md has a passing one
+	$(GO) vet ./...
+	mkdir -p $(RESULTS); rm -f $(RESULTS)/*.json
+	status=0; packages=$$($(GO) list ./...)
+	$(CASES) run -o $(RESULTS)/race.json $(GO) test -race -timeout 20m $$(grep -Ev '$(NORACE)' <<<"$$packages") || status=1
+	$(CASES) run -v -o $(RESULTS)/e2e.json $(GO) test -p 1 -count 1 -timeout 25m $$(grep -E '$(NORACE)' <<<"$$packages") || status=1
+	$(CASES) check $(RESULTS)/*.json || status=1
+	exit $$status
+
+soak: deps tools build ## the long end-to-end tests: 50 kills, 100 rounds of pull, run and remove
+	FAASNET_SOAK=1 $(GO) test -v -count 1 -timeout 3h ./script/e2e
+
+bench: deps tools build images ## what converting and starting cost beside others: about 15 minutes
+	bin/faasnet-bench convert --image b --json $(FAASNET_CACHE)/convert.json
+	bin/faasnet-bench start --image b --rate 200mbit --json $(FAASNET_CACHE)/start.json
+
+lint: $(TOOLS)/golangci-lint ## the linters of .golangci.yml, each chosen for a reason
+	$(TOOLS)/golangci-lint run
+
+install: build ## install the programs below PREFIX (and DESTDIR)
+	install -d $(DESTDIR)$(PREFIX)/bin
+	install -m 0755 $(PROGRAMS:%=bin/%) $(DESTDIR)$(PREFIX)/bin
+
+deps: ## install the Debian packages that demo, tests and bench need, where missing
+	script/deps.sh
+
+tools: $(TOOLS)/containerd $(TOOLS)/ctr $(TOOLS)/containerd-shim-runc-v2 ## build containerd into .tools/bin
+
+$(TOOLS)/containerd $(TOOLS)/ctr $(TOOLS)/containerd-shim-runc-v2:
+	GOBIN=$(TOOLS) GOFLAGS= $(GO) install github.com/containerd/containerd/v2/cmd/$(@F)@$(CONTAINERD)
+
+$(TOOLS)/golangci-lint:
+	GOBIN=$(TOOLS) GOFLAGS= $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT)
+
+images: deps build ## build the test images a, b and c
+	bin/faasnet-bench images a b c
+
+clean: ## remove what was built, tools and images too
+	rm -rf bin .tools $(FAASNET_CACHE)
+
+.ONESHELL:
+.PHONY: help build demo test soak bench lint install deps tools images clean
