@@ -163,6 +163,17 @@ func files(layers []*layer) []File {
 	return l
 }
 
+// receive fails the test, so that it still cleans up, where it would hang.
+func receive[T any](t *testing.T, c <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-c:
+	case <-time.After(30 * time.Second):
+		t.Fatal("nothing happened for 30 s")
+	}
+	return v
+}
+
 func random(seed uint64, n int) []byte {
 	var s [32]byte
 	s[0], s[1] = byte(seed), byte(seed>>8)

@@ -79,11 +79,11 @@ func TestClosedWhileReading(t *testing.T) {
 		_, err := os.ReadFile(filepath.Join(m.Dir(), "f"))
 		result <- err
 	}()
-	<-stuck
+	receive(t, stuck)
 	if err := f.Close(); err != nil {
 		t.Error(err)
 	}
-	if err := <-result; err == nil {
+	if err := receive(t, result); err == nil {
 		t.Error("read of a closed file system succeeded")
 	}
 	if _, err := f.Mount(t.Context(), image(t, []*index.Tree{tree}, l), []File{l}); !errdefs.IsUnavailable(err) {
@@ -112,13 +112,8 @@ func TestCloseDespiteCopiedNamespace(t *testing.T) {
 	}
 	done := make(chan error)
 	go func() { done <- f.Close() }()
-	select {
-	case err := <-done:
-		if err != nil {
-			t.Error(err)
-		}
-	case <-time.After(30 * time.Second):
-		t.Fatal("Close waits for a mount name space that copied the mount")
+	if err := receive(t, done); err != nil {
+		t.Error(err)
 	}
 	if n := counter(t, f.metrics.aborts); n != 1 {
 		t.Errorf("%v connections aborted, want 1: the copy did not hold the mount", n)

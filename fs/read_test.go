@@ -244,14 +244,21 @@ func TestHungLayerDoesNotStopAnother(t *testing.T) {
 		})
 	}
 	for range 64 / 2 { // the limit of a layer
-		<-stuck
+		receive(t, stuck)
 	}
-	if err := <-refused; !errors.Is(err, unix.EIO) { // somebody is over the limit
+	if err := receive(t, refused); !errors.Is(err, unix.EIO) { // somebody is over the limit
 		t.Errorf("reader over the limit: %v, want EIO", err)
 	}
-	got, err := os.ReadFile(filepath.Join(m.Dir(), "good"))
-	if err != nil || !bytes.Equal(got, data[:1<<20]) {
-		t.Errorf("the good layer differs, %v", err)
+	read := make(chan error)
+	go func() {
+		got, err := os.ReadFile(filepath.Join(m.Dir(), "good"))
+		if err == nil && !bytes.Equal(got, data[:1<<20]) {
+			err = errors.New("bytes differ")
+		}
+		read <- err
+	}()
+	if err := receive(t, read); err != nil {
+		t.Errorf("the good layer: %v", err)
 	}
 	if err := f.Close(); err != nil { // frees the readers
 		t.Error(err)
