@@ -14,11 +14,12 @@ import (
 // The seek table of the zstd seekable format, version 0.1.0: a skippable frame
 // of entries and a footer.
 const (
-	seekMagic   = 0x184D2A5E
-	footerMagic = 0x8F92EAB1
-	seekFooter  = 9
-	seekChecked = 0x80 // descriptor bit: entries have 4 more bytes, a checksum
-	maxFrames   = block.MaxBlocks + 3
+	seekMagic    = 0x184D2A5E
+	footerMagic  = 0x8F92EAB1
+	seekFooter   = 9
+	seekChecked  = 0x80 // descriptor bit: entries have 4 more bytes, a checksum
+	seekReserved = 0x7c // descriptor bits that must be 0
+	maxFrames    = block.MaxBlocks + 3
 )
 
 type seekEntry struct{ compressed, decompressed uint32 }
@@ -61,7 +62,7 @@ func ReadSeekTable(r io.ReaderAt, size int64) ([]Frame, error) {
 	}
 	le := binary.LittleEndian
 	count, descriptor, magic := le.Uint32(foot[:]), foot[4], le.Uint32(foot[5:])
-	if magic != footerMagic || descriptor&^seekChecked != 0 || count > maxFrames {
+	if magic != footerMagic || descriptor&seekReserved != 0 || count > maxFrames {
 		return nil, fmt.Errorf("seek table: footer of magic %#x, descriptor %#x, %d frames: %w", magic, descriptor, count, errdefs.ErrInvalidArgument)
 	}
 	width := int64(8)
