@@ -30,33 +30,40 @@ func (b *blob) avoided() bool {
 	return time.Now().Before(b.bad)
 }
 
+// patience is how long readers wait for the first to find where a blob is.
+const patience = time.Second
+
 // locate returns where the blob is, and the stream that carries it, if any.
 // Where that is not known, one caller is the first: it asks the endpoint and
-// calls settle, or found in any case. The others wait for it, so that an endpoint that redirects is
-// asked once, not once a reader.
+// calls settle, or found in any case. The others wait for it, so that an
+// endpoint that redirects is asked once, not once a reader; where it finds
+// nothing, or not soon, they ask for themselves.
 func (b *blob) locate(ctx context.Context) (at *url.URL, s *stream, first bool, err error) {
-	for {
-		b.mu.Lock()
-		if b.at != nil && !b.until.IsZero() && !time.Now().Before(b.until) {
-			b.at, b.known = nil, false
-		}
-		if b.known {
-			defer b.mu.Unlock()
-			return b.at, b.stream, false, nil
-		}
-		wait := b.finding
-		if wait == nil {
+	b.mu.Lock()
+	if b.at != nil && !b.until.IsZero() && !time.Now().Before(b.until) {
+		b.at, b.known = nil, false
+	}
+	if b.known || b.finding == nil {
+		defer b.mu.Unlock()
+		if first = !b.known; first {
 			b.finding = make(chan struct{})
-			b.mu.Unlock()
 			return nil, nil, true, nil
 		}
-		b.mu.Unlock()
-		select {
-		case <-wait:
-		case <-ctx.Done():
-			return nil, nil, false, context.Cause(ctx)
-		}
+		return b.at, b.stream, false, nil
 	}
+	wait := b.finding
+	b.mu.Unlock()
+	t := time.NewTimer(patience)
+	defer t.Stop()
+	select {
+	case <-wait:
+	case <-t.C:
+	case <-ctx.Done():
+		return nil, nil, false, context.Cause(ctx)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.at, b.stream, false, nil
 }
 
 // settle remembers where the blob is.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,6 +21,11 @@ func checkRange(resp *http.Response, ref block.Ref) error {
 	if enc := resp.Header.Get("Content-Encoding"); enc != "" && enc != "identity" {
 		return bad("answer is encoded as %q", enc)
 	}
+	if resp.StatusCode == http.StatusPartialContent {
+		if err := checkTotal(resp, ref); err != nil {
+			return err
+		}
+	}
 	if resp.ContentLength >= 0 && resp.ContentLength != int64(ref.Size) {
 		return bad("answer has %d bytes, want %d", resp.ContentLength, ref.Size)
 	}
@@ -33,13 +39,27 @@ func checkRange(resp *http.Response, ref block.Ref) error {
 	return nil
 }
 
+// checkTotal refuses a range of a blob that is too short to have the block: no
+// other try will change that.
+func checkTotal(resp *http.Response, ref block.Ref) error {
+	_, total, _ := strings.Cut(resp.Header.Get("Content-Range"), "/")
+	if n, err := strconv.ParseInt(total, 10, 64); err == nil {
+		return checkSize(resp, n, ref)
+	}
+	return nil // "*": not known
+}
+
 // checkWhole refuses a whole blob that cannot have the block.
 func checkWhole(resp *http.Response, ref block.Ref) error {
 	if enc := resp.Header.Get("Content-Encoding"); enc != "" && enc != "identity" {
 		return fmt.Errorf("%s: answer is encoded as %q: %w", redacted(resp.Request.URL), enc, errdefs.ErrUnavailable)
 	}
-	if n, end := resp.ContentLength, ref.Offset+int64(ref.Size); n >= 0 && n < end {
-		return final{fmt.Errorf("%s: the blob has %d bytes, the block ends at %d: %w", redacted(resp.Request.URL), n, end, errdefs.ErrDataLoss)}
+	return checkSize(resp, resp.ContentLength, ref)
+}
+
+func checkSize(resp *http.Response, size int64, ref block.Ref) error {
+	if end := ref.Offset + int64(ref.Size); size >= 0 && size < end {
+		return final{fmt.Errorf("%s: the blob has %d bytes, the block ends at %d: %w", redacted(resp.Request.URL), size, end, errdefs.ErrDataLoss)}
 	}
 	return nil
 }

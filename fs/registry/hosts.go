@@ -37,6 +37,7 @@ type endpoint struct {
 	bare                *http.Transport // of Client, without containerd's fallback to http
 	fallback            bool            // Client has that fallback
 	others              *http.Client    // for other hosts that it sends us to
+	follow              *http.Client    // follows redirects, to this and other hosts
 	lane                *lane
 	direct              atomic.Bool // the last blob came from it, not from a redirect
 }
@@ -153,6 +154,7 @@ func (c *Client) configure(host, dir string) (*namespace, error) {
 		e := &endpoint{RegistryHost: h, bare: bare[h.Client], lane: c.lane(h.Host)}
 		e.fallback = h.Client.Transport != http.RoundTripper(e.bare)
 		e.others = c.client(e.bare)
+		e.follow = &http.Client{Transport: redirecting{e}, CheckRedirect: stay}
 		if h.Host != host && !(host == "docker.io" && h.Host == "registry-1.docker.io") {
 			e.ns = host
 		}

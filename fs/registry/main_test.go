@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/faasnet/faasnet/fs/block"
@@ -72,4 +75,29 @@ func blobs(t *testing.T, c *Client, ref string) block.Source {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// static is a source of one credential for all hosts.
+func static(user, password string) func(context.Context, string) (Credential, error) {
+	return func(context.Context, string) (Credential, error) {
+		return Credential{Username: user, Password: password}, nil
+	}
+}
+
+// byHost is a source of credentials by host.
+type byHost map[string]Credential
+
+func (m byHost) get(_ context.Context, host string) (Credential, error) { return m[host], nil }
+
+type reader = block.Source
+
+// hostsToml makes a certs.d with the hosts.toml of one host.
+func hostsToml(t *testing.T, host, text string) string {
+	t.Helper()
+	root := t.TempDir()
+	dir := filepath.Join(root, host)
+	if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "hosts.toml"), []byte(text), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	return root
 }

@@ -45,12 +45,16 @@ func (e *endpoint) plain() bool { return e.Scheme == "http" || e.fallback }
 func (e *endpoint) own(u *url.URL) bool { return u.Host == e.Host && u.Scheme == e.Scheme }
 
 // trusts reports whether a request to u may carry what is meant for the
-// endpoint: credentials and headers of hosts.toml. As with containerd, whose
-// client is Go's, the port does not matter, but the name has to be the same,
-// not a name below it, and nothing leaves TLS.
+// endpoint: credentials and headers of hosts.toml.
 func (e *endpoint) trusts(u *url.URL) bool {
-	home := url.URL{Host: e.Host}
-	return u.Hostname() == home.Hostname() && (u.Scheme == "https" || e.plain())
+	return e.carries(&url.URL{Scheme: e.Scheme, Host: e.Host}, u)
+}
+
+// carries reports whether what is meant for one URL may go to another. As with
+// containerd, whose client is Go's, the port does not matter, but the name has
+// to be the same, not a name below it, and nothing leaves TLS.
+func (e *endpoint) carries(from, to *url.URL) bool {
+	return from.Hostname() == to.Hostname() && (to.Scheme == "https" || from.Scheme == "http" || e.fallback && from.Host == e.Host)
 }
 
 // via returns the client for a request to u. Another host than the endpoint is
@@ -89,14 +93,14 @@ func expiry(u *url.URL) time.Time {
 	return time.Time{}
 }
 
-// redirecting follows redirects of GET and HEAD below an http.Client, for
-// containerd's fetcher: with our rules of what goes where, and without a URL of
-// another host in its errors and logs.
+// redirecting follows redirects of GET and HEAD below an http.Client, for token
+// requests and for containerd's fetcher: with our rules of what goes where, and
+// without a signed URL in errors and logs.
 type redirecting struct{ e *endpoint }
 
 // RoundTrip implements http.RoundTripper.
 func (t redirecting) RoundTrip(req *http.Request) (*http.Response, error) {
-	resp, err := t.e.Client.Transport.RoundTrip(req)
+	resp, err := t.e.via(req.URL).Transport.RoundTrip(req)
 	if req.Method != http.MethodGet && req.Method != http.MethodHead {
 		return resp, err
 	}
@@ -111,7 +115,7 @@ func (t redirecting) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		next := req.Clone(req.Context())
 		next.URL, next.Host = at, ""
-		if !t.e.trusts(at) {
+		if !t.e.carries(req.URL, at) {
 			next.Header.Del("Authorization")
 			for k := range t.e.Header {
 				next.Header.Del(k)

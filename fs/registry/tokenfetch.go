@@ -57,7 +57,7 @@ func (a *authorizer) fetch(ctx context.Context, host string, r realm, scopes []s
 			}
 		}
 	}
-	resp, err := a.endpoint.via(req.URL).Do(req)
+	resp, err := a.endpoint.follow.Do(req)
 	if err != nil {
 		return "", 0, fmt.Errorf("%s: %w", req.URL.Host, transportError(ctx, err))
 	}
