@@ -46,6 +46,8 @@ type Options struct {
 // Progress hears how a conversion goes. Its methods are called by many
 // goroutines at the same time.
 type Progress interface {
+	// Plan tells of a layer, once, before any of its image is read.
+	Plan(source ocispec.Descriptor)
 	// Begin tells that a layer is being read.
 	Begin(source ocispec.Descriptor)
 	// Read tells that n more bytes of some source layer were read.
@@ -53,6 +55,8 @@ type Progress interface {
 	// End tells what became of a layer. There was no Begin for a layer that
 	// was reused.
 	End(LayerReport)
+	// Warn tells of something that the result lacks.
+	Warn(text string)
 }
 
 // LayerReport is what became of one layer.
@@ -76,8 +80,9 @@ type Converter struct {
 	o    Options
 	work *squeezer
 
-	mu   sync.Mutex // guards once; held for map accesses only
-	once map[digest.Digest]func() (made, error)
+	mu      sync.Mutex // guards the maps; held for accesses only
+	once    map[digest.Digest]func() (made, error)
+	planned map[digest.Digest]bool
 
 	merging sync.Mutex // one image at a time has all its trees in memory
 }
@@ -100,7 +105,7 @@ func New(o Options) (*Converter, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Converter{o: o, work: work, once: make(map[digest.Digest]func() (made, error))}, nil
+	return &Converter{o: o, work: work, once: make(map[digest.Digest]func() (made, error)), planned: make(map[digest.Digest]bool)}, nil
 }
 
 // Layer converts one layer with a Converter of its own.
@@ -123,6 +128,8 @@ func Image(ctx context.Context, cs content.Store, desc ocispec.Descriptor, o Opt
 
 type silent struct{}
 
+func (silent) Plan(ocispec.Descriptor)  {}
 func (silent) Begin(ocispec.Descriptor) {}
 func (silent) Read(int)                 {}
 func (silent) End(LayerReport)          {}
+func (silent) Warn(string)              {}

@@ -45,7 +45,18 @@ func (c *Converter) find(ctx context.Context, cs content.Store, diffID digest.Di
 		return layer.Info{}, false, nil
 	}
 	i, same := c.reusable(desc.Annotations)
-	return i, same && i.Digest == desc.Digest && i.Size == desc.Size, nil
+	if !same || i.Digest != desc.Digest || i.Size != desc.Size {
+		return layer.Info{}, false, nil
+	}
+	if _, err := readMeta(ctx, cs, desc); err != nil {
+		if ctx.Err() != nil {
+			return layer.Info{}, false, ctx.Err()
+		}
+		// It may be gone from its place while a manifest still names it.
+		c.o.Progress.Warn(fmt.Sprintf("layer %s was converted before, but is converted again: %v", desc.Digest, err))
+		return layer.Info{}, false, nil
+	}
+	return i, true, nil
 }
 
 // readSection reads a section of a converted layer by its range and verifies

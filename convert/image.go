@@ -8,7 +8,6 @@ import (
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/core/images/converter"
 	"github.com/containerd/errdefs"
-	"github.com/containerd/log"
 	"github.com/containerd/platforms"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
@@ -28,7 +27,7 @@ func (c *Converter) Image(ctx context.Context, cs content.Store, desc ocispec.De
 	case images.IsIndexType(desc.MediaType):
 		out, err := c.index(ctx, cs, desc)
 		if err == nil && out == nil {
-			err = fmt.Errorf("index %s has no manifest for the platform: %w", desc.Digest, errdefs.ErrNotFound)
+			err = c.noPlatform(ctx, cs, desc)
 		}
 		return out, err
 	case images.IsManifestType(desc.MediaType):
@@ -50,6 +49,7 @@ func (c *Converter) manifest(ctx context.Context, cs content.Store, desc ocispec
 	if err := img.check(); err != nil {
 		return nil, err
 	}
+	c.plan(img.manifest.Layers)
 	convert := converter.IndexConvertFuncWithHook(c.Layer, true, platforms.All, converter.ConvertHooks{PostConvertHook: c.finish})
 	out, err := convert(ctx, withDiffIDs(cs, img.diffIDs()), desc)
 	if err != nil {
@@ -59,6 +59,18 @@ func (c *Converter) manifest(ctx context.Context, cs content.Store, desc ocispec
 		out = &desc
 	}
 	return out, nil
+}
+
+// plan tells of the layers that were not told of before.
+func (c *Converter) plan(layers []ocispec.Descriptor) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, l := range layers {
+		if convertible(l) && !c.planned[l.Digest] {
+			c.planned[l.Digest] = true
+			c.o.Progress.Plan(l)
+		}
+	}
 }
 
 // finish is a converter.ConvertHookFunc: when a manifest's layers are
@@ -80,8 +92,7 @@ func (c *Converter) finish(ctx context.Context, cs content.Store, old ocispec.De
 	}
 	for _, l := range img.manifest.Layers {
 		if _, ok := c.reusable(l.Annotations); !ok {
-			log.G(ctx).WithField("layer", l.Digest).WithField("mediatype", l.MediaType).
-				Warn("image has a layer that cannot be converted: it gets no index layer and is merged when it is mounted")
+			c.o.Progress.Warn(fmt.Sprintf("manifest %s: layer %s of type %s cannot be converted: the image gets no index layer", old.Digest, l.Digest, l.MediaType))
 			return c.store(ctx, cs, desc, img)
 		}
 	}

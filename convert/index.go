@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/core/images/converter"
-	"github.com/containerd/log"
+	"github.com/containerd/errdefs"
+	"github.com/containerd/platforms"
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"golang.org/x/sync/errgroup"
@@ -47,7 +49,7 @@ func (c *Converter) index(ctx context.Context, cs content.Store, desc ocispec.De
 	if !slices.ContainsFunc(children, func(d *ocispec.Descriptor) bool { return d != nil }) {
 		return nil, nil
 	}
-	follow(ctx, idx.Manifests, children)
+	c.follow(idx.Manifests, children)
 	mediaType := converter.ConvertDockerMediaTypeToOCI(desc.MediaType)
 	out := make([]ocispec.Descriptor, 0, len(children))
 	for _, d := range children {
@@ -64,6 +66,19 @@ func (c *Converter) index(ctx context.Context, cs content.Store, desc ocispec.De
 		labels[fmt.Sprintf("containerd.io/gc.ref.content.m.%d", i)] = m.Digest.String()
 	}
 	return writeJSON(ctx, cs, idx, desc, labels)
+}
+
+// noPlatform is the error for an index that has nothing for the platform.
+func (c *Converter) noPlatform(ctx context.Context, cs content.Store, desc ocispec.Descriptor) error {
+	has, err := images.Platforms(ctx, cs, desc)
+	if err != nil {
+		return fmt.Errorf("index %s: platforms: %w", desc.Digest, err)
+	}
+	var names []string
+	for _, p := range has {
+		names = append(names, platforms.FormatAll(p))
+	}
+	return fmt.Errorf("index %s has no image of the wanted platform, only %s: %w", desc.Digest, strings.Join(names, ", "), errdefs.ErrNotFound)
 }
 
 // child converts one member of an index, or returns nil to drop it.
@@ -93,7 +108,7 @@ func (c *Converter) child(ctx context.Context, cs content.Store, desc ocispec.De
 // follow decides about the attestations of an index: one whose subject is kept
 // stays, byte for byte, and its descriptor follows the subject's new digest; one
 // whose subject was dropped goes too.
-func follow(ctx context.Context, old []ocispec.Descriptor, children []*ocispec.Descriptor) {
+func (c *Converter) follow(old []ocispec.Descriptor, children []*ocispec.Descriptor) {
 	digests := make(map[digest.Digest]*ocispec.Descriptor)
 	for i, d := range old {
 		digests[d.Digest] = children[i]
@@ -107,7 +122,7 @@ func follow(ctx context.Context, old []ocispec.Descriptor, children []*ocispec.D
 		case !found:
 			children[i] = &d
 		case subject == nil:
-			log.G(ctx).WithField("attestation", d.Digest).Debug("attestation dropped with the manifest that it is about")
+			c.o.Progress.Warn(fmt.Sprintf("attestation %s is dropped with the manifest that it is about", d.Digest))
 		default:
 			d.Annotations = withValue(d.Annotations, annotationReferenceDigest, subject.Digest.String())
 			children[i] = &d

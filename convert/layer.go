@@ -36,8 +36,9 @@ func (c *Converter) Layer(ctx context.Context, cs content.Store, desc ocispec.De
 		return nil, nil
 	}
 	if _, ok := c.reusable(desc.Annotations); ok {
-		c.o.Progress.End(LayerReport{Source: desc.Digest, Target: desc.Digest, BytesIn: desc.Size, BytesOut: desc.Size, Reused: true})
-		return nil, nil
+		diffID, err := knownDiffID(ctx, cs, desc)
+		c.o.Progress.End(LayerReport{Source: desc.Digest, Target: desc.Digest, DiffID: diffID, BytesIn: desc.Size, BytesOut: desc.Size, Reused: true})
+		return nil, err
 	}
 	c.mu.Lock()
 	once, ok := c.once[desc.Digest]

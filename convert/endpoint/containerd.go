@@ -46,6 +46,33 @@ func (p *Places) putContainerd(ctx context.Context, n Name, target ocispec.Descr
 	return setImage(ctx, client, images.Image{Name: n.Ref, Target: target})
 }
 
+// Rewrite makes an image of containerd out of another one there, in its content
+// store and under a lease until the new name holds the result.
+func (p *Places) Rewrite(ctx context.Context, src, dst Name, convert func(context.Context, content.Store, ocispec.Descriptor) (*ocispec.Descriptor, error)) (*ocispec.Descriptor, error) {
+	client, err := p.Containerd()
+	if err != nil {
+		return nil, err
+	}
+	ctx, done, err := client.WithLease(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%v: lease: %w", dst, err)
+	}
+	defer done(context.WithoutCancel(ctx))
+	img, err := client.ImageService().Get(ctx, src.Ref)
+	if err != nil {
+		return nil, fmt.Errorf("%v: %w", src, err)
+	}
+	target, err := convert(ctx, client.ContentStore(), img.Target)
+	if err != nil {
+		return nil, fmt.Errorf("%v: %w", src, err)
+	}
+	img.Name, img.Target = dst.Ref, *target
+	if err := setImage(ctx, client, img); err != nil {
+		return nil, fmt.Errorf("%v: %w", dst, err)
+	}
+	return target, nil
+}
+
 // ingest copies one blob with the labels that it has at its source and those by
 // which containerd's garbage collector finds its children.
 func ingest(ctx context.Context, cs content.Store, from content.InfoReaderProvider, desc ocispec.Descriptor, r io.Reader) error {

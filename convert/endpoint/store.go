@@ -3,6 +3,8 @@ package endpoint
 import (
 	"context"
 	"maps"
+	"os"
+	"path/filepath"
 	"sync"
 
 	"github.com/containerd/containerd/v2/core/content"
@@ -16,6 +18,10 @@ import (
 // the places below, the first that has it. It is written in dir only, and its
 // labels last as long as it does. The caller removes dir.
 func NewStore(dir string, below ...content.InfoReaderProvider) (content.Store, error) {
+	// Walk fails where there was never a blob.
+	if err := os.MkdirAll(filepath.Join(dir, ocispec.ImageBlobsDir), 0o755); err != nil {
+		return nil, err
+	}
 	cs, err := local.NewLabeledStore(dir, &labels{m: make(map[digest.Digest]map[string]string)})
 	if err != nil {
 		return nil, err

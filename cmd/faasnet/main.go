@@ -1,0 +1,99 @@
+// Command faasnet converts container images to the format that VMs mount
+// lazily, looks into converted images, verifies them, and pulls them with
+// versions of containerd that do not hand the image's name to a snapshotter.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/containerd/log"
+	"github.com/urfave/cli/v2"
+)
+
+// Exit codes. An interrupted command ends with 128 and the signal's number, as
+// a shell says it.
+const (
+	exitError = 1
+	exitUsage = 2
+)
+
+func main() {
+	os.Exit(run(os.Args, os.Stdout, os.Stderr))
+}
+
+// run runs the command line and returns the exit code.
+func run(args []string, stdout, stderr io.Writer) int {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	// A closed pipe is an error of a write and must not end the process before
+	// it has cleaned up.
+	signal.Ignore(syscall.SIGPIPE)
+	go func() {
+		select {
+		case s := <-signals:
+			cancel(interrupted{s.(syscall.Signal)})
+			signal.Stop(signals) // a second one ends the process at once
+		case <-ctx.Done():
+		}
+	}()
+	err := newApp(stdout, stderr).RunContext(ctx, args)
+	if err == nil {
+		return 0
+	}
+	var stopped interrupted
+	if errors.As(context.Cause(ctx), &stopped) {
+		fmt.Fprintf(stderr, "faasnet: %v\n", stopped)
+		return 128 + int(stopped.signal)
+	}
+	fmt.Fprintf(stderr, "faasnet: %v\n", err)
+	var usage usageError
+	if errors.As(err, &usage) {
+		return exitUsage
+	}
+	return exitError
+}
+
+// interrupted is why the context of a command ended.
+type interrupted struct{ signal syscall.Signal }
+
+func (i interrupted) Error() string { return "interrupted: " + i.signal.String() }
+
+// usageError is an error in the command line.
+type usageError struct{ error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+func newApp(stdout, stderr io.Writer) *cli.App {
+	return &cli.App{
+		Name:      "faasnet",
+		Usage:     "convert, inspect, verify and pull lazily loaded container images",
+		Version:   version(),
+		Writer:    stdout,
+		ErrWriter: stderr,
+		Commands:  []*cli.Command{convertCommand(), inspectCommand(), verifyCommand(), pullCommand(), versionCommand()},
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "log-level", Value: "error", Usage: "write log messages of this `LEVEL` and above to standard error: debug, info, warn or error", EnvVars: []string{"FAASNET_LOG_LEVEL"}},
+		},
+		Before: func(c *cli.Context) error {
+			if err := log.SetLevel(c.String("log-level")); err != nil {
+				return usageError{err}
+			}
+			return nil
+		},
+		OnUsageError:   func(_ *cli.Context, err error, _ bool) error { return usageError{err} },
+		ExitErrHandler: func(*cli.Context, error) {}, // run says it, once
+		CommandNotFound: func(c *cli.Context, name string) {
+			fmt.Fprintf(c.App.ErrWriter, "faasnet: no command %q, see faasnet --help\n", name)
+		},
+		Suggest: true,
+	}
+}
