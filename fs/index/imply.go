@@ -78,5 +78,6 @@ func inherit(dir *inode, a Attr) Attr {
 	for _, x := range dir.Xattrs {
 		a.setXattr(x.Name, x.Value)
 	}
+	chmodACL(&a)
 	return a
 }

@@ -19,7 +19,7 @@ const (
 )
 
 // add creates a file in parent. Like the kernel it takes the group of a
-// set-group-ID parent; the owner is the unpacker's, root.
+// set-group-ID parent, and a default ACL; the owner is the unpacker's, root.
 func (u *unpacker) add(parent *inode, base string, mode uint32) (*inode, error) {
 	if len(base) > maxName {
 		return nil, nameTooLong(base)
@@ -34,6 +34,7 @@ func (u *unpacker) add(parent *inode, base string, mode uint32) (*inode, error) 
 	if parent.Mode&unix.S_ISGID != 0 {
 		n.GID = parent.GID
 	}
+	inheritACL(n, parent)
 	parent.names[base] = n
 	return n, nil
 }
@@ -132,6 +133,7 @@ func setAttr(n *inode, hdr *tar.Header) error {
 	}
 	if !n.IsSymlink() {
 		n.Mode = n.Mode&unix.S_IFMT | uint32(hdr.Mode)&0o7777
+		chmodACL(&n.Attr)
 	}
 	n.Sec, n.Nsec = boundTime(hdr.ModTime)
 	return nil

@@ -59,6 +59,8 @@ func setXattr(n *inode, name, value string) error {
 		if t := n.Mode & unix.S_IFMT; t != unix.S_IFREG && t != unix.S_IFDIR {
 			return nil // EPERM, which containerd ignores
 		}
+	case name == accessACL || name == defaultACL:
+		return setACL(n, name, value)
 	case strings.HasPrefix(name, "security."):
 	default:
 		return nil // trusted.*, or ENOTSUP
