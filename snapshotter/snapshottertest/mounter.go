@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/containerd/containerd/v2/core/mount"
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 )
@@ -19,7 +20,7 @@ import (
 const LabelLayer = "containerd.io/snapshot/faasnet/layer.digest"
 
 // Mounter mounts runs of layers that are directories in overlayfs form. It merges a run as an image index does: whiteouts and opaque marks
-// are kept, because layers may lie below. Its zero value with Dir and Layers set is ready; Close unmounts all.
+// are kept where layers lie below. Its zero value with Dir and Layers set is ready; Close unmounts all.
 type Mounter struct {
 	Dir    string            // where it mounts; on the same file system as the layers
 	Layers map[string]string // value of LabelLayer -> directory
@@ -29,7 +30,7 @@ type Mounter struct {
 
 	mu    sync.Mutex
 	n     int
-	runs  map[string]*run            // by the names of their layers
+	runs  map[string]*run            // by the names of their layers and what is below
 	users map[string]map[string]*run // by user, then as in runs
 	live  []map[string]string
 	calls map[string]int
@@ -82,7 +83,7 @@ func (m *Mounter) Mount(ctx context.Context, user string, layers []map[string]st
 			return "", fmt.Errorf("no layer %q: %w", names[i], errdefs.ErrNotFound)
 		}
 	}
-	key := strings.Join(names, " ")
+	key := strings.Join(names, " ") + " on " + strings.Join(lower, " ")
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if r := m.users[user][key]; r != nil {
@@ -92,7 +93,7 @@ func (m *Mounter) Mount(ctx context.Context, user string, layers []map[string]st
 	if r == nil {
 		m.n++
 		r = &run{dir: filepath.Join(m.Dir, strconv.Itoa(m.n))}
-		if err := mountMerged(r.dir, dirs); err != nil {
+		if err := mountMerged(r.dir, dirs, lower); err != nil {
 			return "", err
 		}
 		m.runs[key] = r
@@ -105,11 +106,15 @@ func (m *Mounter) Mount(ctx context.Context, user string, layers []map[string]st
 	return r.dir, nil
 }
 
-func mountMerged(dir string, layers []string) error {
+func mountMerged(dir string, layers, lower []string) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
 		return err
 	}
-	if err := Merge(dir, layers); err != nil {
+	err := Merge(dir, layers)
+	if err == nil {
+		err = over(lower, dir+"-lower", func(below string) error { return settle(dir, below) })
+	}
+	if err != nil {
 		return errors.Join(err, os.RemoveAll(dir))
 	}
 	if err := unix.Mount(dir, dir, "", unix.MS_BIND, ""); err != nil {
@@ -119,6 +124,24 @@ func mountMerged(dir string, layers []string) error {
 		return errors.Join(err, unmount(dir))
 	}
 	return nil
+}
+
+// over calls f with what the directories lower, top first, show together, mounted at tmp if need be.
+func over(lower []string, tmp string, f func(dir string) error) error {
+	switch len(lower) {
+	case 0:
+		return f("")
+	case 1:
+		return f(lower[0])
+	}
+	if err := os.Mkdir(tmp, 0o700); err != nil {
+		return err
+	}
+	merged := []mount.Mount{{Type: "overlay", Source: "overlay", Options: []string{"ro", "lowerdir=" + strings.Join(lower, ":")}}}
+	if err := mount.All(merged, tmp); err != nil {
+		return errors.Join(err, os.Remove(tmp))
+	}
+	return errors.Join(f(tmp), unix.Unmount(tmp, 0), os.Remove(tmp))
 }
 
 // unmount detaches dir, which may be in use, and removes its files only when nothing is mounted there.
