@@ -47,22 +47,18 @@ func (e *entry) own(b *blob) {
 	}
 }
 
-// own remembers that ref's blob wants e.
-func (s *Store) own(ref block.Ref, e *entry) error {
-	b, err := s.record(ref)
-	if err != nil && !isFull(err) { // with a full disk it is known until restart only
-		return fmt.Errorf("store: %v: %w", ref, err)
-	}
-	if b != nil {
+// own remembers that ref's blob wants e. Where that cannot be written it is
+// known until Close only: the price is a fetch after a later Retain.
+func (s *Store) own(ref block.Ref, e *entry) {
+	if b, _ := s.record(ref); b != nil {
 		s.mu.Lock()
 		e.own(b)
 		s.mu.Unlock()
 	}
-	return nil
 }
 
 // record writes into the file of ref's blob that it wants ref. The blob is
-// returned even if the disk is full.
+// returned even if that fails, unless it has no valid name.
 func (s *Store) record(ref block.Ref) (*blob, error) {
 	if err := ref.Blob.Validate(); err != nil {
 		return nil, fmt.Errorf("blob %q: %w", ref.Blob, err)

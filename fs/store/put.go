@@ -49,10 +49,14 @@ func (s *Store) put(ref block.Ref, p []byte) error {
 // write makes room for e, writes p as its file and enters it in the index.
 func (s *Store) write(e *entry, p []byte) error {
 	s.mu.Lock()
-	if old := s.index.entries[e.sum]; old != nil && old.verified {
+	if old := s.index.entries[e.sum]; old.serves(e) {
 		old.own(e.owners[0])
 		s.mu.Unlock()
 		return nil
+	}
+	if !e.section && e.size > s.opts.MaxBytes {
+		s.mu.Unlock()
+		return fmt.Errorf("larger than the whole store: %w", errdefs.ErrResourceExhausted)
 	}
 	if !e.section {
 		s.index.bytes += e.size
@@ -67,19 +71,24 @@ func (s *Store) write(e *entry, p []byte) error {
 	stripe.Lock()
 	defer stripe.Unlock()
 	if err == nil {
-		if err = unix.Rename(tmp, s.path(e.sum, e.section)); err != nil {
-			_ = unix.Unlink(tmp)
-		}
+		err = move(tmp, s.path(e.sum, e.section))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err != nil {
-		if !e.section {
-			s.index.bytes -= e.size
-		}
-		return err
+	old := s.index.entries[e.sum]
+	if !e.section && (err != nil || old.serves(e)) {
+		s.index.bytes -= e.size
 	}
-	if old := s.index.entries[e.sum]; old != nil { // two callers at once, or an unverified one
+	switch {
+	case err != nil:
+		return err
+	case old.serves(e): // two callers at once
+		if old.section != e.section {
+			_ = unix.Unlink(s.path(e.sum, e.section))
+		}
+		old.own(e.owners[0])
+		return nil
+	case old != nil: // unverified, or a block that turns out to be a section
 		for _, b := range old.owners {
 			e.own(b)
 		}
@@ -90,6 +99,11 @@ func (s *Store) write(e *entry, p []byte) error {
 	}
 	s.index.insert(e, true)
 	return nil
+}
+
+// serves reports whether e need not be written since old is there.
+func (old *entry) serves(e *entry) bool {
+	return old != nil && old.verified && (old.section || !e.section)
 }
 
 // victims takes the blocks used least recently out of the index until at most
@@ -138,6 +152,21 @@ func writeFile(path string, p []byte) error {
 	}
 	if err != nil {
 		_ = unix.Unlink(path)
+	}
+	return err
+}
+
+// move renames tmp to path and makes path's directory where it is missing. On
+// error there is neither file.
+func move(tmp, path string) error {
+	err := unix.Rename(tmp, path)
+	if err == unix.ENOENT {
+		if err = unix.Mkdir(filepath.Dir(path), 0o700); err == nil || err == unix.EEXIST {
+			err = unix.Rename(tmp, path)
+		}
+	}
+	if err != nil {
+		_ = unix.Unlink(tmp)
 	}
 	return err
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 
 	"github.com/containerd/errdefs"
@@ -31,21 +30,22 @@ func (s *Store) ReadBlock(ctx context.Context, ref block.Ref, dst []byte) ([]byt
 	case errors.Is(err, unix.ENOENT):
 		s.drop(e) // evicted since the look-up, or somebody else's rm
 		return dst, fmt.Errorf("store: %v: %w", ref, errdefs.ErrNotFound)
-	case errors.Is(err, errSize) && verified:
-		return dst, fmt.Errorf("store: %v: %w: %w", ref, err, errdefs.ErrNotFound)
-	case err != nil && !errors.Is(err, errSize):
+	case errors.Is(err, errSize), errors.Is(err, unix.EIO):
+		// damaged, or ref lies about the size: it costs a fetch at most
+	case err != nil:
 		return dst, fmt.Errorf("store: %v: %w: %w", ref, err, errdefs.ErrUnavailable)
-	}
-	if verified {
+	case verified:
 		return p, nil
-	}
-	if err == nil {
+	default:
 		err = ref.Verify(p[n:])
 	}
 	if err != nil {
 		s.drop(e)
-		s.metrics.damaged.Add(1)
-		log.G(ctx).WithError(err).Info("store: dropped a block that was damaged by a crash or on disk")
+		level := log.DebugLevel
+		if s.metrics.damaged.Add(1) == 1 {
+			level = log.WarnLevel // once: after a power failure there may be thousands
+		}
+		log.G(ctx).WithError(err).Log(level, "dropped a block that was damaged by a crash or on disk, it is fetched again")
 		return dst, fmt.Errorf("store: %v was damaged: %w", ref, errdefs.ErrNotFound)
 	}
 	s.mu.Lock()
@@ -75,9 +75,7 @@ func (s *Store) lookup(ref block.Ref) (*entry, bool, error) {
 	owned := slices.ContainsFunc(e.owners, func(b *blob) bool { return b.digest == ref.Blob })
 	s.mu.Unlock()
 	if !owned {
-		if err := s.own(ref, e); err != nil {
-			return nil, false, err
-		}
+		s.own(ref, e)
 	}
 	return e, verified, nil
 }
@@ -123,7 +121,7 @@ func readFile(path string, size int, dst []byte) ([]byte, error) {
 			return dst, err
 		}
 		if m == 0 {
-			return dst, io.ErrUnexpectedEOF
+			return dst, fmt.Errorf("file ends %d bytes early: %w", len(p), errSize)
 		}
 		p = p[m:]
 	}

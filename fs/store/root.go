@@ -64,12 +64,6 @@ func prepare(root string) error {
 			return fmt.Errorf("store: %w", err)
 		}
 	}
-	for i := range 256 {
-		d := filepath.Join(root, "blocks", fmt.Sprintf("%02x", i))
-		if err := os.Mkdir(d, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-			return fmt.Errorf("store: %w", err)
-		}
-	}
 	if same {
 		return nil
 	}

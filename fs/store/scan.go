@@ -25,12 +25,22 @@ type found struct {
 // whichever is later, since many file systems keep no exact atime.
 func (s *Store) scan() error {
 	var all []found
-	sections, err := scanDir(filepath.Join(s.root, "sections"), true)
+	sections, err := s.scanDir(filepath.Join(s.root, "sections"), true)
 	if err != nil {
 		return err
 	}
-	for i := range 256 {
-		blocks, err := scanDir(filepath.Join(s.root, "blocks", fmt.Sprintf("%02x", i)), false)
+	dirs, err := os.ReadDir(filepath.Join(s.root, "blocks"))
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	for _, d := range dirs {
+		if !d.IsDir() {
+			if err := os.Remove(filepath.Join(s.root, "blocks", d.Name())); err != nil {
+				return fmt.Errorf("store: %w", err)
+			}
+			continue
+		}
+		blocks, err := s.scanDir(filepath.Join(s.root, "blocks", d.Name()), false)
 		if err != nil {
 			return err
 		}
@@ -66,7 +76,7 @@ func (s *Store) scan() error {
 }
 
 // scanDir returns the blocks of one directory and removes what is none.
-func scanDir(dir string, section bool) ([]found, error) {
+func (s *Store) scanDir(dir string, section bool) ([]found, error) {
 	names, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
@@ -79,8 +89,10 @@ func scanDir(dir string, section bool) ([]found, error) {
 			return nil, &fs.PathError{Op: "store: lstat", Path: path, Err: err}
 		}
 		var sum block.Sum
-		n, err := hex.Decode(sum[:], []byte(d.Name()))
-		if err != nil || n != len(sum) || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size == 0 {
+		if len(d.Name()) == hex.EncodedLen(len(sum)) {
+			_, _ = hex.Decode(sum[:], []byte(d.Name()))
+		}
+		if path != s.path(sum, section) || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size == 0 {
 			if err := os.RemoveAll(path); err != nil {
 				return nil, fmt.Errorf("store: %w", err)
 			}

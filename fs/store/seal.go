@@ -1,26 +1,19 @@
 package store
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 )
 
 const sealSuffix = ".sealed"
-
-// maxSeal bounds the file of a seal, in bytes.
-const maxSeal = 4096
 
 // seal is the proof that a flat file is whole: it was written after the fsync
 // of the file and of the directory, so it means the same after a power failure
@@ -138,74 +131,6 @@ func sealOf(file *os.File, id FlatID) ([]byte, error) {
 	return fmt.Appendf(p, "\n%x\n", sha256.Sum256(p)), nil
 }
 
-// scan registers the sealed files and removes all others: what they hold is
-// rebuilt from blocks.
-func (x *flats) scan(s *Store) error {
-	dir := filepath.Join(s.root, "flat")
-	names, err := os.ReadDir(dir)
-	if err != nil {
-		return fmt.Errorf("store: %w", err)
-	}
-	trusted := map[string]bool{}
-	for _, d := range names {
-		name, ok := strings.CutSuffix(d.Name(), sealSuffix)
-		if !ok {
-			continue
-		}
-		f, err := openSealed(filepath.Join(dir, name))
-		if err != nil || x.files[f.id] != nil || !strings.HasPrefix(name, flatName(f.id)+"-") {
-			continue
-		}
-		trusted[name], trusted[d.Name()] = true, true
-		x.add(f)
-		x.used.Add(f.bytes())
-		x.sealed += f.bytes()
-	}
-	for _, d := range names {
-		if _, n, ok := strings.Cut(strings.TrimSuffix(d.Name(), sealSuffix), "-"); ok {
-			if seq, err := strconv.ParseUint(n, 10, 64); err == nil {
-				x.seq = max(x.seq, seq)
-			}
-		}
-		if !trusted[d.Name()] {
-			if err := os.RemoveAll(filepath.Join(dir, d.Name())); err != nil {
-				return fmt.Errorf("store: %w", err)
-			}
-		}
-	}
-	s.makeRoom(x.used.Load() - s.opts.MaxFlatBytes)
-	return nil
-}
-
-// openSealed returns the file at path if its seal is true.
-func openSealed(path string) (*flat, error) {
-	p, err := readSmall(path + sealSuffix)
-	if err != nil {
-		return nil, err
-	}
-	line, _, _ := bytes.Cut(p, []byte("\n"))
-	var mark seal
-	if err := json.Unmarshal(line, &mark); err != nil {
-		return nil, err
-	}
-	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	want, err := sealOf(file, mark.FlatID)
-	if err != nil {
-		return nil, err
-	}
-	if !bytes.Equal(p, want) {
-		return nil, errors.New("the seal is not of this file")
-	}
-	f := newFlat(mark.FlatID, path)
-	f.count, f.sealed = f.blocks, true
-	f.inode, err = file.Stat()
-	return f, err
-}
-
 // flatName is what the names of all files of id begin with.
 func flatName(id FlatID) string {
 	p, err := json.Marshal(id)
@@ -213,15 +138,6 @@ func flatName(id FlatID) string {
 		panic("store: " + err.Error()) // numbers and strings only
 	}
 	return fmt.Sprintf("%x", sha256.Sum256(p))
-}
-
-func readSmall(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, maxSeal))
 }
 
 func writeSynced(path string, p []byte) (retErr error) {
