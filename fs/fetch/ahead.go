@@ -91,7 +91,7 @@ func (l *Layer) prefetch(ctx context.Context, i int) bool {
 		return false
 	}
 	f := l.fetcher
-	w, err := l.join(WithPriority(context.WithoutCancel(ctx), Order), i)
+	w, _, err := l.join(WithPriority(context.WithoutCancel(ctx), Order), i)
 	if err != nil {
 		return false
 	}

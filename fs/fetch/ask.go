@@ -30,8 +30,9 @@ type candidate struct {
 
 // answer is what an attempt brought.
 type answer struct {
-	buf *buffer
-	err error
+	from from
+	buf  *buffer
+	err  error
 }
 
 // ask asks peers and the origin. The next source is asked when the one before
@@ -60,7 +61,7 @@ func (f *Fetcher) ask(ctx context.Context, ref block.Ref) (*buffer, error) {
 		go func() {
 			defer f.wg.Done()
 			b, err := f.attempt(ctx, c, ref)
-			answers <- answer{b, err}
+			answers <- answer{c.from, b, err}
 		}()
 	}
 	start()
@@ -68,7 +69,7 @@ func (f *Fetcher) ask(ctx context.Context, ref block.Ref) (*buffer, error) {
 	for {
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%v: %w", ref, errors.Join(append(errs, ctx.Err())...))
+			return nil, fmt.Errorf("%v: %w", ref, errors.Join(append(errs, context.Cause(ctx))...))
 		case <-late:
 			late = nil
 			if len(next) > 0 {
@@ -84,11 +85,14 @@ func (f *Fetcher) ask(ctx context.Context, ref block.Ref) (*buffer, error) {
 				return a.buf, nil
 			}
 			errs = append(errs, a.err)
+			if a.from == fromOrigin && final(a.err) {
+				attempts = originAttempts
+			}
 			switch {
 			case len(next) > 0 && pause == nil:
 				start()
 			case running > 0 || pause != nil:
-			case attempts == 0 || attempts >= originAttempts || final(a.err):
+			case attempts == 0 || attempts >= originAttempts:
 				return nil, errors.Join(errs...)
 			default:
 				next = []candidate{{f.origin(ref.Blob), fromOrigin}}
@@ -148,7 +152,8 @@ func (f *Fetcher) attempt(ctx context.Context, c candidate, ref block.Ref) (*buf
 	return b, nil
 }
 
-// final reports whether asking the origin again cannot help.
+// final reports whether asking the origin again cannot help, err being what it
+// said.
 func final(err error) bool {
 	return errdefs.IsNotFound(err) || errdefs.IsPermissionDenied(err) || errdefs.IsUnauthorized(err) ||
 		errdefs.IsInvalidArgument(err) || errdefs.IsNotImplemented(err)

@@ -13,9 +13,9 @@ import (
 func decodeSlots() int { return 2 * runtime.GOMAXPROCS(0) }
 
 // join joins the decode of block i, or starts it. The caller owes l.calls.leave.
-func (l *Layer) join(ctx context.Context, i int) (*work, error) {
+func (l *Layer) join(ctx context.Context, i int) (w *work, started bool, err error) {
 	l.hold()
-	w, started, err := l.calls.join(ctx, i, l.table.Ref(l.id.Blob, i), priorityOf(ctx), func(ctx context.Context, w *work) {
+	w, started, err = l.calls.join(ctx, i, l.table.Ref(l.id.Blob, i), priorityOf(ctx), func(ctx context.Context, w *work) {
 		defer l.release()
 		b, err := l.decode(ctx, w)
 		l.calls.publish(i, w, b, err)
@@ -23,7 +23,7 @@ func (l *Layer) join(ctx context.Context, i int) (*work, error) {
 	if !started {
 		l.release()
 	}
-	return w, err
+	return w, started, err
 }
 
 // decode brings block w.ref and makes it present in the flat file if that is
@@ -74,7 +74,7 @@ func (l *Layer) unpack(ctx context.Context, ref block.Ref, frame *buffer) (*buff
 	case err != nil:
 		l.fetcher.notKept(ctx, err)
 	case flat.Complete():
-		l.fetcher.queue.push(l)
+		l.fetcher.seals.push(l)
 	}
 	return b, nil
 }

@@ -129,7 +129,8 @@ type Fetcher struct {
 	stopped bool
 
 	ahead chan struct{} // slots of read-ahead
-	queue queue
+	fills queue         // layers to fill
+	seals queue         // layers that are complete
 	once  sync.Once
 }
 
@@ -149,7 +150,8 @@ func New(s *store.Store, origin Origin, o Options) (*Fetcher, error) {
 	}
 	f.closed, f.closing = context.WithCancel(context.Background())
 	f.flights.init(&f.wg)
-	f.queue.init()
+	f.fills.init()
+	f.seals.init()
 	if err := f.metrics.register(o.Registerer, f); err != nil {
 		return nil, err
 	}

@@ -14,59 +14,76 @@ import (
 // registry is down or there is no room.
 const fillPause = 30 * time.Second
 
+// sealPause is how long a layer waits that would be sealed if there were room.
+const sealPause = time.Minute
+
 // errNoRoom stops the fill of a layer.
 var errNoRoom = errors.New("no room for decoded blocks")
 
 // Fill queues the layer for the background, which brings the blocks that are
-// missing and seals it. It never waits.
+// missing. It never waits.
 func (l *Layer) Fill() {
-	l.fillWanted.Store(true)
-	l.fetcher.queue.push(l)
+	if !l.fetcher.opts.NoFill {
+		l.fetcher.fills.push(l)
+	}
 }
 
-// Run fills and seals layers, one after the other, until ctx ends.
+// Run fills layers, one after the other, and seals those that are complete,
+// until ctx ends.
 func (f *Fetcher) Run(ctx context.Context) error {
+	var g errgroup.Group
+	g.Go(func() error { return f.work(ctx, &f.fills, f.fill) })
+	g.Go(func() error { return f.work(ctx, &f.seals, f.seal) })
+	return g.Wait()
+}
+
+// work does do for each layer of q that somebody has open, until ctx ends.
+func (f *Fetcher) work(ctx context.Context, q *queue, do func(context.Context, *Layer) (again time.Duration)) error {
 	for {
-		l := f.queue.pop(ctx)
+		l := q.pop(ctx)
 		if l == nil {
 			return nil
 		}
-		f.tend(ctx, l)
+		if !l.holdOpen() {
+			continue
+		}
+		if again := do(ctx, l); again > 0 && l.wanted() {
+			q.pushAt(l, time.Now().Add(again))
+		}
+		if err := l.release(); err != nil {
+			log.G(ctx).WithError(err).Warn("cannot close layer")
+		}
 	}
 }
 
-// tend fills one layer, if that is wanted, and seals it when it is complete.
-// What fails is tried again later, for as long as somebody has the layer open.
-func (f *Fetcher) tend(ctx context.Context, l *Layer) {
-	if !l.holdOpen() {
-		return
+// fill fills one layer. What fails is tried again later.
+func (f *Fetcher) fill(ctx context.Context, l *Layer) (again time.Duration) {
+	err := l.fill(ctx)
+	if err == nil || ctx.Err() != nil {
+		return 0
 	}
-	defer l.release()
-	if l.fillWanted.Load() && !f.opts.NoFill {
-		if err := l.fill(ctx); err != nil {
-			if ctx.Err() == nil {
-				log.G(ctx).WithError(err).WithField("layer", l.id.Blob).Info("background fill stopped, will go on later")
-				f.queue.pushAt(l, time.Now().Add(fillPause))
-			}
-			return
-		}
-	}
+	log.G(ctx).WithError(err).WithField("layer", l.id.Blob).Info("background fill stopped, will go on later")
+	return fillPause
+}
+
+// seal seals a layer that is complete.
+func (f *Fetcher) seal(ctx context.Context, l *Layer) (again time.Duration) {
 	flat, err := l.file()
 	if err != nil || !flat.Complete() || flat.Sealed() {
-		return
+		return 0
 	}
 	err = flat.Seal(ctx)
 	switch {
 	case err == nil:
 		f.metrics.sealed.Add(1)
 	case ctx.Err() != nil:
-	case errdefs.IsResourceExhausted(err), errdefs.IsFailedPrecondition(err):
-		// It stays on FUSE: sealed files in use have their share of the disk
-		// already, or the layer lost a block to eviction just now.
-		log.G(ctx).WithError(err).Debug("layer is not sealed")
+	case errdefs.IsFailedPrecondition(err): // lost a block to eviction just now
+	case errdefs.IsResourceExhausted(err): // sealed files in use have their share of the disk
+		return sealPause
 	default:
-		log.G(ctx).WithError(err).Warn("cannot seal layer")
+		log.G(ctx).WithError(err).Warn("cannot seal layer, it stays behind the daemon")
 	}
+	return 0
 }
 
 // fill brings the missing blocks at the lowest priority. The gate decides how
@@ -95,7 +112,7 @@ func (l *Layer) fill(ctx context.Context) error {
 }
 
 func (l *Layer) fillBlock(ctx context.Context, i int) error {
-	w, err := l.join(ctx, i)
+	w, _, err := l.join(ctx, i)
 	if err != nil {
 		return err
 	}

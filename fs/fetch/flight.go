@@ -77,19 +77,30 @@ func (f *Fetcher) fly(ctx context.Context, w *work) {
 func (f *Fetcher) fromSources(ctx context.Context, w *work) (*buffer, error) {
 	t := newTicket(w.ref, w.urgency.get())
 	stop := w.urgency.follow(func(p Priority) { f.gate.raise(t, p) })
-	defer stop()
-	if err := f.gate.enter(ctx, t); err != nil {
+	err := f.gate.enter(ctx, t)
+	stop()
+	if err != nil {
 		return nil, err
 	}
 	defer f.gate.leave(t)
-	limit := f.opts.Deadline
-	if w.urgency.get() > Relay {
-		limit *= 4
-	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	limit := time.AfterFunc(patience*f.opts.Deadline, func() { cancel(context.DeadlineExceeded) })
+	defer limit.Stop()
+	end := time.Now().Add(patience * f.opts.Deadline)
+	stop = w.urgency.follow(func(p Priority) {
+		f.gate.raise(t, p)
+		if p <= Relay {
+			limit.Reset(min(time.Until(end), f.opts.Deadline))
+		}
+	})
+	defer stop()
 	return f.ask(ctx, w.ref)
 }
+
+// patience is how many deadlines a flight may take for which nobody waits. It
+// gets what is left of one when somebody comes to wait.
+const patience = 4
 
 // notKept says that something could not be cached. It is served all the same.
 func (f *Fetcher) notKept(ctx context.Context, err error) {

@@ -100,7 +100,11 @@ func (g *gate) leave(t *ticket) {
 		}
 		if t.prio == Fill {
 			g.fills--
-			g.fillFor += (time.Since(t.began) - g.fillFor) / 4
+			d := time.Since(t.began)
+			if g.fillFor == 0 {
+				g.fillFor = d
+			}
+			g.fillFor += (d - g.fillFor) / 4
 		}
 	}
 	g.relax(t)

@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -88,6 +89,9 @@ func (g *group[K]) publish(key K, w *work, b *buffer, err error) {
 	if err != nil {
 		g.mu.Lock()
 		g.forget(key, w)
+		if g.closed && errors.Is(err, context.Canceled) {
+			err = errClosed
+		}
 		g.mu.Unlock()
 	}
 	w.buf, w.err = b, err

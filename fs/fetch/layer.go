@@ -24,14 +24,12 @@ type Layer struct {
 	ahead   ahead
 	stats   counters
 
-	fillWanted atomic.Bool // Fill was called
-
 	// Guarded by Fetcher.mu.
 	handles int // calls of Fetcher.Layer without their Close
 	refs    int // handles, and work that may outlive them
 
-	mu   sync.Mutex // guards flat; no lock of a Fetcher is taken under it
-	flat *store.Flat
+	opening sync.Mutex // held while flat is set; no lock of a Fetcher is taken under it
+	flat    atomic.Pointer[store.Flat]
 }
 
 // Layer returns the layer whose blocks are in blob and whose block table is t.
@@ -59,7 +57,13 @@ func (f *Fetcher) Layer(blob digest.Digest, t *block.Table) (*Layer, error) {
 	l.handles++
 	l.refs++
 	f.mu.Unlock()
-	if _, err := l.file(); err != nil && !errdefs.IsResourceExhausted(err) {
+	flat, err := l.file()
+	switch {
+	case err == nil:
+		if flat.Complete() && !flat.Sealed() { // completed under an earlier handle
+			f.seals.push(l)
+		}
+	case !errdefs.IsResourceExhausted(err):
 		l.Close()
 		return nil, err
 	}
@@ -113,12 +117,12 @@ func (l *Layer) release() error {
 	if !last {
 		return nil
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.flat == nil {
-		return nil
+	f.fills.drop(l)
+	f.seals.drop(l)
+	if flat := l.flat.Load(); flat != nil {
+		return flat.Close()
 	}
-	return l.flat.Close()
+	return nil
 }
 
 // wanted reports whether anybody has the layer open.
@@ -130,16 +134,20 @@ func (l *Layer) wanted() bool {
 
 // file returns the flat file, opened now if it could not be before.
 func (l *Layer) file() (*store.Flat, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.flat == nil {
-		flat, err := l.fetcher.store.Flat(l.id)
-		if err != nil {
-			return nil, err
-		}
-		l.flat = flat
+	if flat := l.flat.Load(); flat != nil {
+		return flat, nil
 	}
-	return l.flat, nil
+	l.opening.Lock()
+	defer l.opening.Unlock()
+	if flat := l.flat.Load(); flat != nil {
+		return flat, nil
+	}
+	flat, err := l.fetcher.store.Flat(l.id)
+	if err != nil {
+		return nil, err
+	}
+	l.flat.Store(flat)
+	return flat, nil
 }
 
 // ID names the layer and its block table. Layers with equal ID are the same.

@@ -85,7 +85,7 @@ func (m *metrics) register(r prometheus.Registerer, f *Fetcher) error {
 			Namespace: "faasnet", Subsystem: "fetch", Name: name, Help: help,
 		}, func() float64 { return float64(get()) }))
 	}
-	gauge("fill_layers", "Layers that wait for the background fill.", f.queue.len)
+	gauge("fill_layers", "Layers that wait for the background fill.", f.fills.len)
 	gauge("flights", "Flights under way.", f.gate.flights)
 	return errors.Join(errs...)
 }

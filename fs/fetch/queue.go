@@ -79,6 +79,13 @@ func (q *queue) due(now time.Time) (*Layer, time.Duration) {
 	return nil, next
 }
 
+// drop takes l out.
+func (q *queue) drop(l *Layer) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.layers = slices.DeleteFunc(q.layers, func(o queued) bool { return o.layer == l })
+}
+
 func (q *queue) len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()

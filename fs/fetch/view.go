@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 
@@ -53,9 +54,10 @@ func (l *Layer) View(ctx context.Context, off int64, n int) (Span, error) {
 // part is one block of a view that is being brought: pinned, or decoded in
 // memory.
 type part struct {
-	pins store.Pins
-	work *work
-	data *buffer
+	pins    store.Pins
+	work    *work
+	started bool // by this view
+	data    *buffer
 }
 
 // bring gets the missing blocks, all at once, and gives the range. What one
@@ -74,7 +76,7 @@ func (l *Layer) bring(ctx context.Context, off int64, n, first, last int) (_ Spa
 	}
 	for i := range parts {
 		if parts[i].pins, err = l.pin(first + i); err != nil {
-			if parts[i].work, err = l.join(ctx, first+i); err != nil {
+			if err = parts[i].join(ctx, l, first+i); err != nil {
 				done()
 				return Span{}, err
 			}
@@ -86,7 +88,7 @@ func (l *Layer) bring(ctx context.Context, off int64, n, first, last int) (_ Spa
 		if p.work == nil {
 			continue
 		}
-		if p.data, err = p.work.wait(ctx); err != nil {
+		if err = p.wait(ctx, l, first+i); err != nil {
 			done()
 			return Span{}, fmt.Errorf("fetch: %d bytes at %d of layer %v: %w", n, off, l.id.Blob, err)
 		}
@@ -119,6 +121,27 @@ func (l *Layer) pin(i int) (store.Pins, error) {
 		err = errdefs.ErrNotFound
 	}
 	return pins, err
+}
+
+func (p *part) join(ctx context.Context, l *Layer, i int) (err error) {
+	p.work, p.started, err = l.join(ctx, i)
+	return err
+}
+
+// wait waits for the decode that p joined. If that ran out of its own time,
+// which began before this view, p starts another one with the time it has left.
+func (p *part) wait(ctx context.Context, l *Layer, i int) (err error) {
+	for {
+		p.data, err = p.work.wait(ctx)
+		if err == nil || p.started || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+			return err
+		}
+		l.calls.leave(i, p.work)
+		p.work = nil
+		if err := p.join(ctx, l, i); err != nil {
+			return err
+		}
+	}
 }
 
 // decoded gives back what the part has in memory.
