@@ -1,0 +1,83 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/pelletier/go-toml/v2"
+)
+
+func TestParse(t *testing.T) {
+	c, err := Parse([]byte(`
+background_fetch = false
+[store]
+max_bytes = "512MiB"
+[fetch]
+deadline = "1.5s"
+[registry]
+plain_http = ["registry.local:5000"]
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Default()
+	want.BackgroundFetch = false
+	want.Store.MaxBytes = 512 << 20
+	want.Fetch.Deadline = Duration(1500 * time.Millisecond)
+	want.Registry.PlainHTTP = []string{"registry.local:5000"}
+	if !reflect.DeepEqual(c, want) {
+		t.Errorf("got %+v, want %+v", c, want)
+	}
+}
+
+func TestDefaultIsValidAndReadsBack(t *testing.T) {
+	p, err := toml.Marshal(Default())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, err := Parse(p); err != nil || !reflect.DeepEqual(c, Default()) {
+		t.Errorf("%s\ngives %+v, %v", p, c, err)
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	for text, want := range map[string]string{
+		"backgroud_fetch = true":                 `line 1: unknown key "backgroud_fetch"`,
+		"[store]\nmax_byte = \"1GiB\"":           `line 2: unknown key "store.max_byte"`,
+		"[store]\nmax_bytes = \"lots\"":          `size "lots"`,
+		"[store]\nmax_bytes = \"9999999999TiB\"": `size "9999999999TiB"`,
+		"[store]\nmax_bytes = \"0B\"":            "store.max_bytes is not above 0",
+		"[fetch]\ndeadline = \"soon\"":           "soon",
+		"[fetch]\ndeadline = \"-1s\"":            "fetch.deadline is not above 0",
+		"[fuse]\nread_timeout = \"1s\"":          "shorter than fetch.deadline",
+		"[fuse]\nmax_background = 12":            "max_background 12",
+		"log_format = \"xml\"":                   `log_format "xml"`,
+		"background_fetch = 1":                   "line 1",
+		"store":                                  "line 1",
+	} {
+		if _, err := Parse([]byte(text)); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}
+
+func TestLoad(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "config.toml")
+	if c, err := Load(path, true); err != nil || !reflect.DeepEqual(c, Default()) {
+		t.Errorf("absent default file: %+v, %v", c, err)
+	}
+	if _, err := Load(path, false); !os.IsNotExist(err) {
+		t.Errorf("absent file that was asked for: %v", err)
+	}
+	if err := os.WriteFile(path, []byte("x = 1"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(path, true); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("broken file: %v, want its name", err)
+	}
+}
