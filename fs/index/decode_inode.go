@@ -2,7 +2,6 @@ package index
 
 import (
 	"encoding/binary"
-	"math"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -30,7 +29,7 @@ func (d *decoder) inode(nid uint64) (*decoded, error) {
 	if format&1 != formatExt || format>>4 != 0 || at%BlockSize+inodeSize > BlockSize || !zero(b[6:8]) || !zero(b[48:]) {
 		return nil, corrupt("inode %d: unknown form %#x", nid, format)
 	}
-	if n.Sec < 0 || n.Nsec >= 1e9 || n.Nlink == 0 || size > math.MaxInt64/2 {
+	if n.Sec < 0 || n.Nsec >= 1e9 || n.Nlink == 0 || size > maxFile {
 		return nil, corrupt("inode %d: mtime %d.%d, nlink %d, size %d", nid, n.Sec, n.Nsec, n.Nlink, size)
 	}
 	end := at + inodeSize

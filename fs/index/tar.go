@@ -56,6 +56,7 @@ func FromTar(r io.Reader) (*Tree, error) {
 type unpacker struct {
 	*Tree
 	inodes int
+	chunks int
 	dirs   []dirTime
 }
 
@@ -120,10 +121,11 @@ func (u *unpacker) create(hdr *tar.Header, data []Range, parent *inode, base str
 		return u.add(parent, base, unix.S_IFDIR)
 	case tar.TypeReg:
 		n, err := u.add(parent, base, unix.S_IFREG)
-		if err == nil {
-			n.Size, n.data = hdr.Size, data
+		if err != nil {
+			return nil, err
 		}
-		return n, err
+		n.Size, n.data = hdr.Size, data
+		return n, u.checkChunks(n)
 	case tar.TypeSymlink:
 		if l := len(hdr.Linkname); l == 0 || l > maxSymlink {
 			return nil, fmt.Errorf("symbolic link target has %d bytes, want 1..%d: %w", l, maxSymlink, errdefs.ErrInvalidArgument)

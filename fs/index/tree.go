@@ -22,6 +22,7 @@ const (
 	maxName    = 255     // bytes of one component; EROFS_NAME_LEN, and NAME_MAX of the file systems that REF unpacks to
 	maxPath    = 4096    // bytes of an entry's path; PATH_MAX: no reference unpacker can create a longer one
 	maxSymlink = 4095    // bytes of a target: a kernel page less the NUL
+	maxFile    = 1 << 44 // bytes of a file: ext4's limit, so that every file can be unpacked, too
 	maxInodes  = 4 << 20 // of one tree: bounds memory at about 1 GiB whatever the tar says
 )
 

@@ -39,6 +39,22 @@ func (u *unpacker) add(parent *inode, base string, mode uint32) (*inode, error) 
 	return n, nil
 }
 
+// checkChunks refuses files that an index cannot hold: a sparse file may be
+// large, or finely cut, in a small tar.
+func (u *unpacker) checkChunks(n *inode) error {
+	if n.Size > maxFile {
+		return fmt.Errorf("file of %d bytes, the limit is %d: %w", n.Size, int64(maxFile), errdefs.ErrInvalidArgument)
+	}
+	_, count, err := n.chunkBits()
+	if err != nil {
+		return err
+	}
+	if u.chunks += count; u.chunks > maxInodes+maxChunks {
+		return fmt.Errorf("sparse files of one layer need more than %d chunks: %w", maxInodes+maxChunks, errdefs.ErrInvalidArgument)
+	}
+	return nil
+}
+
 // mkdirs finds the directory p and makes what is missing of it.
 func (u *unpacker) mkdirs(p string) (*inode, error) {
 	dir := u.root
