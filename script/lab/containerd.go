@@ -1,15 +1,17 @@
 package lab
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync/atomic"
-	"time"
+
+	containerd "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/containerd/v2/pkg/namespaces"
+	"github.com/containerd/platforms"
 )
 
 // Release says which containerd runs.
@@ -118,49 +120,25 @@ func (c *Containerd) Pull(ctx context.Context, snapshotter, ref string) error {
 	return err
 }
 
-// Ready is the line that functions print when they are.
-const Ready = "READY"
-
-// Run runs the image's function, waits until it prints READY, and then for
-// its end. ready is when the line came.
-func (c *Containerd) Run(ctx context.Context, snapshotter, ref string) (ready time.Time, err error) {
-	out, err := c.container(ctx, snapshotter, ref, nil, func(line string) {
-		if strings.HasPrefix(line, Ready) && ready.IsZero() {
-			ready = time.Now()
-		}
-	})
-	if err == nil && ready.IsZero() {
-		err = fmt.Errorf("%s ended without %s: %s", ref, Ready, out)
-	}
-	return ready, err
-}
-
-// Exec runs argv in a new container of the image and returns what it prints.
-func (c *Containerd) Exec(ctx context.Context, snapshotter, ref string, argv ...string) (string, error) {
-	return c.container(ctx, snapshotter, ref, argv, func(string) {})
-}
-
-// container runs a new container to its end.
-func (c *Containerd) container(ctx context.Context, snapshotter, ref string, argv []string, line func(string)) (string, error) {
-	id := "f" + strconv.FormatInt(c.nextID.Add(1), 10) + "-" + c.host.name
-	args := append([]string{"--address", c.Address(), "run", "--rm", "--snapshotter", snapshotter,
-		"--cgroup", "/" + string(c.host.group) + "/" + id, "--runc-root", c.path("runc"), ref, id}, argv...)
-	cmd := c.host.Command(ctx, c.release.program(c.host.lab.tools, "ctr"), args...)
-	var complaint, all strings.Builder
-	cmd.Stderr = &complaint
-	stdout, err := cmd.StdoutPipe()
+// LayerBytes sums the sizes of the layers of an image that containerd has.
+func (c *Containerd) LayerBytes(ctx context.Context, ref string) (int64, error) {
+	client, err := containerd.New(c.Address(), containerd.WithDefaultNamespace("default"))
 	if err != nil {
-		return "", err
+		return 0, err
 	}
-	if err := cmd.Start(); err != nil {
-		return "", err
+	defer client.Close()
+	ctx = namespaces.WithNamespace(ctx, "default")
+	image, err := client.ImageService().Get(ctx, ref)
+	if err != nil {
+		return 0, err
 	}
-	for in := bufio.NewScanner(stdout); in.Scan(); {
-		line(in.Text())
-		all.WriteString(in.Text() + "\n")
+	manifest, err := images.Manifest(ctx, client.ContentStore(), image.Target, platforms.Default())
+	if err != nil {
+		return 0, err
 	}
-	if err := cmd.Wait(); err != nil {
-		return all.String(), fmt.Errorf("run %s: %w: %s%s", ref, err, all.String(), complaint.String())
+	var n int64
+	for _, l := range manifest.Layers {
+		n += l.Size
 	}
-	return all.String(), nil
+	return n, nil
 }

@@ -53,3 +53,6 @@ func (d *Daemon) Address() string { return filepath.Join(d.dir, "d.sock") }
 
 // Root is where the daemon keeps its state.
 func (d *Daemon) Root() string { return filepath.Join(d.dir, "root") }
+
+// DaemonConfig is a configuration that reaches registries as hostsDir says.
+func DaemonConfig(hostsDir string) string { return "[registry]\nhosts_dirs = [\"" + hostsDir + "\"]\n" }

@@ -38,6 +38,26 @@ func (l *Lab) Host(name string, net *Net) (*Host, error) {
 // Dir is the host's directory.
 func (h *Host) Dir() string { return h.dir }
 
+// Close ends the host: its processes, mounts and directory go. Idempotent; the
+// lab's Close does it too.
+func (h *Host) Close() error { return remove(h.dir) }
+
+// Configuration is what the host's daemons are configured with.
+func (h *Host) Configuration() (string, error) {
+	var b strings.Builder
+	for _, file := range []string{"registry.yml", "c/config.toml", "d/config.toml"} {
+		p, err := os.ReadFile(filepath.Join(h.dir, file))
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return "", err
+		}
+		b.Write(p)
+	}
+	return b.String(), nil
+}
+
 // CPU is the CPU time of all processes that ran on the host, containers
 // included.
 func (h *Host) CPU() (time.Duration, error) { return h.group.cpu() }

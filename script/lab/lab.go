@@ -92,8 +92,12 @@ func sweep() error {
 }
 
 func remove(dir string) error {
-	g := group(filepath.Base(dir))
-	err := g.kill()
+	rel, err := filepath.Rel(parent, dir)
+	if err != nil {
+		return err
+	}
+	g := group(rel) // the tree of groups has the names of the directories
+	err = g.kill()
 	for _, sock := range shimSockets(dir) {
 		_ = os.Remove(sock) // the shim may have done it
 	}
@@ -110,8 +114,9 @@ var shimSocket = regexp.MustCompile(`unix://([^"\s]+)`)
 // lie outside the lab. containerd notes them in a file that has had two names.
 func shimSockets(dir string) (sockets []string) {
 	for _, note := range []string{"address", "bootstrap.json"} {
-		files, _ := filepath.Glob(filepath.Join(dir, "*", "c", "state", "io.containerd.runtime.v2.task", "*", "*", note))
-		for _, f := range files {
+		files, _ := filepath.Glob(filepath.Join(dir, "c", "state", "io.containerd.runtime.v2.task", "*", "*", note))
+		more, _ := filepath.Glob(filepath.Join(dir, "*", "c", "state", "io.containerd.runtime.v2.task", "*", "*", note))
+		for _, f := range append(files, more...) {
 			p, _ := os.ReadFile(f)
 			if m := shimSocket.FindSubmatch(p); m != nil {
 				sockets = append(sockets, string(m[1]))

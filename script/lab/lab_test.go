@@ -71,9 +71,11 @@ func TestPullAndRun(t *testing.T) {
 			if err := c.Pull(t.Context(), "overlayfs", ref); err != nil {
 				t.Fatal(err)
 			}
-			begin := time.Now()
-			if ready := try[time.Time](t)(c.Run(t.Context(), "overlayfs", ref)); ready.Before(begin) {
-				t.Error("ready before it began")
+			if err := c.RunReady(t.Context(), "overlayfs", ref); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Run(t.Context(), "overlayfs", ref, func(string) bool { return false }); err == nil {
+				t.Error("a function that is never ready is no error")
 			}
 			if out := try[string](t)(c.Exec(t.Context(), "overlayfs", ref, "/bin/sh", "-c", "echo hello")); out != "hello\n" {
 				t.Errorf("printed %q", out)

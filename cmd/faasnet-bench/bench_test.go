@@ -1,0 +1,101 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestMedianAndPercentile(t *testing.T) {
+	values := []float64{5, 1, 4, 2, 3}
+	if m := median(values); m != 3 {
+		t.Errorf("median is %v", m)
+	}
+	if m := median([]int64{4, 2}); m != 3 {
+		t.Errorf("median of two is %v", m)
+	}
+	if p := percentile(values, 0.95); p != 5 {
+		t.Errorf("95th percentile is %v", p)
+	}
+	if p := percentile(values, 0.5); p != 3 {
+		t.Errorf("50th percentile is %v", p)
+	}
+	if m, p := median[float64](nil), percentile[float64](nil, 1); m != 0 || p != 0 {
+		t.Errorf("of nothing: %v, %v", m, p)
+	}
+	if !slices.Equal(values, []float64{5, 1, 4, 2, 3}) {
+		t.Error("the values were sorted in place")
+	}
+}
+
+// Ratios are of pairs within a repetition: a slow repetition of one system
+// must not meet a fast one of the other.
+func TestRatiosPairWithinARepetition(t *testing.T) {
+	rows := []startRow{
+		{System: "overlayfs", Rep: 0, Ready: 10, RegistryBytes: 100},
+		{System: "faasnet", Rep: 0, Ready: 2, RegistryBytes: 10},
+		{System: "overlayfs", Rep: 1, Ready: 30, RegistryBytes: 100},
+		{System: "faasnet", Rep: 1, Ready: 3, RegistryBytes: 30},
+		{System: "overlayfs", Rep: 2, Ready: 80, RegistryBytes: 100}, // its pair is missing
+	}
+	sums := sumStarts(rows)
+	if len(sums) != 2 || sums[0].System != "overlayfs" || sums[1].System != "faasnet" {
+		t.Fatalf("got %+v", sums)
+	}
+	if s := sums[1]; s.Speedup != 7.5 || s.ByteRatio != 0.2 || s.ReadyMedian != 2.5 || s.ReadyMax != 3 || s.RegistryBytes != 20 {
+		t.Errorf("got %+v", s)
+	}
+	if s := sums[0]; s.Speedup != 1 || s.ReadyMedian != 30 {
+		t.Errorf("got %+v", s)
+	}
+}
+
+func TestConversionsAreSummedUp(t *testing.T) {
+	sums := sumConversions([]convertRow{
+		{System: "stargz", Rep: 0, Seconds: 40, BytesIn: 100, BytesOut: 110},
+		{System: "faasnet", Rep: 0, Seconds: 10, BytesIn: 100, BytesOut: 95},
+	})
+	if len(sums) != 2 || sums[1].Speedup != 4 || sums[1].Size != 0.95 {
+		t.Errorf("got %+v", sums)
+	}
+}
+
+func TestReportIsWrittenAfterEachRow(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "out.json")
+	r, err := newReport[startRow, startSummary](file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := 1; n <= 2; n++ {
+		if err := r.add(startRow{System: "overlayfs", Rep: n, Ready: float64(n)}, sumStarts); err != nil {
+			t.Fatal(err)
+		}
+		p, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got struct {
+			Machine map[string]any
+			Args    []string
+			Rows    []map[string]any
+			Summary []map[string]any
+		}
+		if err := json.Unmarshal(p, &got); err != nil {
+			t.Fatal(err)
+		}
+		if len(got.Rows) != n || len(got.Summary) != 1 || got.Machine["kernel"] == "" {
+			t.Errorf("after row %d: %s", n, p)
+		}
+		for _, field := range strings.Fields("system vms rate image ready_median_s ready_p95_s ready_max_s registry_bytes peer_bytes cpu_s") {
+			if _, ok := got.Summary[0][field]; !ok {
+				t.Errorf("the summary has no %s", field)
+			}
+		}
+	}
+	if left, err := os.ReadDir(filepath.Dir(file)); err != nil || len(left) != 1 {
+		t.Errorf("%d files, %v", len(left), err)
+	}
+}

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/faasnet/faasnet/script/images"
+)
+
+func demoCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "demo",
+		Usage: "convert an image, then run it lazily beside an ordinary full pull, and print what that saves",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "image", Value: "b", Usage: "test `IMAGE`, or a reference"},
+			&cli.StringFlag{Name: "rate", Value: "200mbit", Usage: "`RATE` of the links of registry and VM, as tc says it"},
+		},
+		Action: func(c *cli.Context) error { return demo(c.Context, c.App.Writer, c.String("image"), c.String("rate")) },
+	}
+}
+
+// demo is one repetition of start, told as a story. The registry's content is
+// kept, so a second demo converts nothing.
+func demo(ctx context.Context, w io.Writer, image, rate string) error {
+	cache, err := images.Cache()
+	if err != nil {
+		return err
+	}
+	s := starts{image: image, rate: rate, systems: []string{"overlayfs", "faasnet"}, data: filepath.Join(cache, "demo"), reuse: true, progress: w}
+	fmt.Fprintf(w, "Converting image %s, then starting its function twice on an empty VM: after a full pull\n"+
+		"(overlayfs) and lazily (faasnet). Registry and VM are network namespaces linked at %s.\n\n", image, rate)
+	sums, err := s.measure(ctx, 1, "")
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	return printStarts(w, sums)
+}

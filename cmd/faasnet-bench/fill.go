@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/faasnet/faasnet/script/images"
+	"github.com/faasnet/faasnet/script/lab"
+)
+
+const repository = "function"
+
+// The registry's tags.
+const (
+	original  = "orig"
+	converted = "faasnet"
+)
+
+// fill starts a registry on the machine's own network, where nothing is
+// shaped, pushes the image and its conversion, and returns the directory that
+// keeps them.
+func (s *starts) fill(ctx context.Context) (data string, err error) {
+	host, err := s.Host("filler", nil)
+	if err != nil {
+		return "", err
+	}
+	if s.data == "" {
+		s.data = filepath.Join(host.Dir(), "registry")
+	}
+	r, err := host.Registry(ctx, s.data)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, r.Stop(10*time.Second)) }()
+	layout := filepath.Join(host.Dir(), "layout")
+	if images.IsName(s.image) {
+		if layout, err = buildImage(ctx, s.image); err != nil {
+			return "", err
+		}
+	} else if err := lab.Fetch(ctx, s.image, layout); err != nil {
+		return "", err
+	}
+	src, err := r.Push(ctx, layout, repository+":"+original)
+	if err != nil {
+		return "", err
+	}
+	argv := []string{"convert", "--plain-http", "--quiet"}
+	if !s.reuse {
+		argv = append(argv, "--no-reuse")
+	}
+	argv = append(argv, src, r.Addr+"/"+repository+":"+converted)
+	out, err := host.Run(ctx, filepath.Join(s.Tools().Product, "faasnet"), argv...)
+	if err != nil {
+		return "", err
+	}
+	fmt.Fprint(s.progress, out)
+	return s.data, os.RemoveAll(filepath.Join(host.Dir(), "layout"))
+}

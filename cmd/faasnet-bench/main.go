@@ -1,0 +1,30 @@
+// Command faasnet-bench measures what converting images and starting functions
+// costs, beside others on the same work, on one machine: registry and VMs are
+// network namespaces on a bridge with shaped links.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
+	defer stop()
+	app := &cli.App{
+		Name:           "faasnet-bench",
+		Usage:          "measure conversion and start of functions, beside others on the same work",
+		Commands:       []*cli.Command{startCommand(), convertCommand(), demoCommand(), imagesCommand()},
+		ExitErrHandler: func(*cli.Context, error) {},
+	}
+	if err := app.RunContext(ctx, os.Args); err != nil {
+		fmt.Fprintln(os.Stderr, "faasnet-bench:", err)
+		stop()
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// report is what --json writes: again after each row, so that a run that is
+// cut short is not lost. R is a measured row, S one that sums up.
+type report[R, S any] struct {
+	file string
+
+	Machine machine  `json:"machine"`
+	Args    []string `json:"args"`
+	Rows    []R      `json:"rows"`
+	Summary []S      `json:"summary"`
+}
+
+func newReport[R, S any](file string) (*report[R, S], error) {
+	m, err := thisMachine()
+	return &report[R, S]{file: file, Machine: m, Args: os.Args[1:], Rows: []R{}, Summary: []S{}}, err
+}
+
+// add adds a row; summary sums up all rows so far.
+func (r *report[R, S]) add(row R, summary func([]R) []S) error {
+	r.Rows = append(r.Rows, row)
+	r.Summary = summary(r.Rows)
+	if r.file == "" {
+		return nil
+	}
+	p, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	temp, err := os.CreateTemp(filepath.Dir(r.file), filepath.Base(r.file))
+	if err != nil {
+		return err
+	}
+	defer os.Remove(temp.Name()) // gone after the rename
+	_, err = temp.Write(append(p, '\n'))
+	if closeErr := temp.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return err
+	}
+	return os.Rename(temp.Name(), r.file)
+}
+
+// machine says where figures come from.
+type machine struct {
+	Kernel   string            `json:"kernel"`
+	CPU      string            `json:"cpu"`
+	CPUs     int               `json:"cpus"`
+	MemoryMB uint64            `json:"memory_mb"`
+	Go       string            `json:"go"`
+	Revision string            `json:"revision"`
+	Versions map[string]string `json:"versions"`
+}
+
+func thisMachine() (machine, error) {
+	var uts unix.Utsname
+	if err := unix.Uname(&uts); err != nil {
+		return machine{}, err
+	}
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return machine{}, err
+	}
+	m := machine{
+		Kernel: unix.ByteSliceToString(uts.Release[:]), CPUs: runtime.NumCPU(), Go: runtime.Version(),
+		MemoryMB: info.Totalram * uint64(info.Unit) >> 20, Revision: "unknown", Versions: map[string]string{},
+	}
+	cpus, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return machine{}, err
+	}
+	for line := range strings.Lines(string(cpus)) {
+		if name, ok := strings.CutPrefix(line, "model name"); ok {
+			m.CPU = strings.Trim(name, "\t :\n")
+			break
+		}
+	}
+	if build, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range build.Settings {
+			if s.Key == "vcs.revision" {
+				m.Revision = s.Value
+			}
+		}
+	}
+	for _, pkg := range []string{"runc", "docker-registry", "stargz-snapshotter"} {
+		if out, err := exec.Command("dpkg-query", "-W", "-f", "${Version}", pkg).Output(); err == nil {
+			m.Versions[pkg] = string(out)
+		}
+	}
+	return m, nil
+}
+
+// lock waits until no other run measures on this machine. The lock goes with
+// the process.
+func lock() (unlock func() error, err error) {
+	const path = "/var/tmp/faasnet-bench.lock"
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		fmt.Fprintln(os.Stderr, "another run holds", path, "- waiting for its end")
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+			f.Close()
+			return nil, fmt.Errorf("lock %s: %w", path, err)
+		}
+	}
+	return f.Close, nil
+}
+
+// dropCaches empties the page cache and the caches of names.
+func dropCaches() error {
+	unix.Sync()
+	return os.WriteFile("/proc/sys/vm/drop_caches", []byte("3"), 0o644)
+}

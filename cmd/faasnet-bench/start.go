@@ -1,0 +1,206 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/faasnet/faasnet/script/images"
+	"github.com/faasnet/faasnet/script/lab"
+)
+
+// startRow is one start of a function on an empty VM: from the pull until it
+// prints READY. Bytes are those that the registry's port sent until then, CPU
+// seconds those of all processes of the VM, container included.
+type startRow struct {
+	System        string  `json:"system"`
+	Rep           int     `json:"rep"`
+	VMs           int     `json:"vms"`
+	Rate          string  `json:"rate"`
+	Image         string  `json:"image"`
+	Pull          float64 `json:"pull_s"`
+	Ready         float64 `json:"ready_s"`
+	RegistryBytes int64   `json:"registry_bytes"`
+	PeerBytes     int64   `json:"peer_bytes"`
+	CPU           float64 `json:"cpu_s"`
+}
+
+// snapshotter says how a system starts functions: the snapshotter's name, the
+// tag of the image that it pulls, and whether it needs our daemon.
+type snapshotter struct {
+	name, tag string
+	daemon    bool
+}
+
+var starters = map[string]snapshotter{
+	"overlayfs": {"overlayfs", original, false},
+	"faasnet":   {"faasnet", converted, true},
+}
+
+func startCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "start",
+		Usage: "start a function on an empty VM with each system, from the pull until it prints READY",
+		Description: `Registry and VM are network namespaces whose links carry --rate both ways. A repetition has
+a new VM with empty stores, its daemons are up and caches are dropped before the pull begins.
+The configuration of each system is printed once.`,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "image", Value: "b", Usage: "test `IMAGE`, or a reference"},
+			&cli.StringFlag{Name: "rate", Value: "200mbit", Usage: "`RATE` of each link, as tc says it"},
+			&cli.StringSliceFlag{Name: "systems", Value: cli.NewStringSlice("overlayfs", "faasnet"), Usage: "`SYSTEMS` to compare"},
+			&cli.IntFlag{Name: "reps", Value: 5, Usage: "`NUMBER` of repetitions"},
+			&cli.StringFlag{Name: "json", Usage: "write results to `FILE`, after each start"},
+		},
+		Action: func(c *cli.Context) error {
+			s := starts{image: c.String("image"), rate: c.String("rate"), systems: c.StringSlice("systems"), progress: os.Stderr}
+			sums, err := s.measure(c.Context, c.Int("reps"), c.String("json"))
+			if err != nil {
+				return err
+			}
+			return printStarts(c.App.Writer, sums)
+		},
+	}
+}
+
+// starts measures starts of one image over one rate.
+type starts struct {
+	image, rate string
+	systems     []string
+	data        string // what the registry keeps; "": only for this run
+	reuse       bool   // layers that data has converted already
+	progress    io.Writer
+
+	*bench
+	hub    *lab.Hub
+	origin *lab.Net
+	server *lab.Registry
+	hosts  string
+}
+
+func (s *starts) measure(ctx context.Context, reps int, file string) (sums []startSummary, err error) {
+	for _, name := range s.systems {
+		if _, ok := starters[name]; !ok {
+			return nil, fmt.Errorf("no system %q", name)
+		}
+	}
+	out, err := newReport[startRow, startSummary](file)
+	if err != nil {
+		return nil, err
+	}
+	if s.bench, err = newBench(ctx); err != nil {
+		return nil, err
+	}
+	defer s.close(&err)
+	if err := s.prepare(ctx); err != nil {
+		return nil, err
+	}
+	for rep := range reps {
+		for _, name := range s.systems {
+			row, err := s.once(ctx, name, rep)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+			fmt.Fprintf(s.progress, "rep %d %-9s pulled after %6.2f s, READY after %6.2f s, %6.1f MB, %5.2f CPU s\n",
+				rep, name, row.Pull, row.Ready, float64(row.RegistryBytes)/1e6, row.CPU)
+			if err := out.add(row, sumStarts); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return out.Summary, nil
+}
+
+// prepare fills the registry and starts it behind its link.
+func (s *starts) prepare(ctx context.Context) error {
+	data, err := s.fill(ctx)
+	if err != nil {
+		return err
+	}
+	if s.hub, err = s.Hub(); err != nil {
+		return err
+	}
+	if s.origin, err = s.hub.Link(s.rate); err != nil {
+		return err
+	}
+	host, err := s.Host("origin", s.origin)
+	if err != nil {
+		return err
+	}
+	if s.server, err = host.Registry(ctx, data); err != nil {
+		return err
+	}
+	s.hosts, err = s.server.HostsDir()
+	return err
+}
+
+// once starts the function on a new VM.
+func (s *starts) once(ctx context.Context, system string, rep int) (row startRow, err error) {
+	how := starters[system]
+	row = startRow{System: system, Rep: rep, VMs: 1, Rate: s.rate, Image: s.image}
+	link, err := s.hub.Link(s.rate)
+	if err != nil {
+		return row, err
+	}
+	vm, err := s.Host(fmt.Sprintf("vm%d-%s", rep, system), link)
+	if err != nil {
+		return row, err
+	}
+	defer func() { err = errors.Join(err, vm.Close()) }()
+	var daemon *lab.Daemon
+	if how.daemon {
+		if daemon, err = vm.Daemon(ctx, lab.DaemonConfig(s.hosts)); err != nil {
+			return row, err
+		}
+	}
+	c, err := vm.Containerd(ctx, lab.Current, s.hosts, daemon)
+	if err != nil {
+		return row, err
+	}
+	if rep == 0 {
+		config, err := vm.Configuration()
+		if err != nil {
+			return row, err
+		}
+		fmt.Fprintf(s.progress, "--- configuration for %s\n%s---\n", system, config)
+	}
+	if err := dropCaches(); err != nil {
+		return row, err
+	}
+	return row, s.time(ctx, &row, vm, c, how)
+}
+
+// time measures one start.
+func (s *starts) time(ctx context.Context, row *startRow, vm *lab.Host, c *lab.Containerd, how snapshotter) error {
+	ref := s.server.Addr + "/" + repository + ":" + how.tag
+	cpu, err := vm.CPU()
+	if err != nil {
+		return err
+	}
+	sent, err := s.origin.Sent()
+	if err != nil {
+		return err
+	}
+	begin := time.Now()
+	if err := c.Pull(ctx, how.name, ref); err != nil {
+		return err
+	}
+	row.Pull = time.Since(begin).Seconds()
+	var figures error
+	err = c.Run(ctx, how.name, ref, func(line string) bool {
+		if images.IsName(s.image) && line != lab.Ready {
+			return false // any line of another image will do
+		}
+		row.Ready = time.Since(begin).Seconds()
+		cpuAfter, cpuErr := vm.CPU()
+		sentAfter, sentErr := s.origin.Sent()
+		row.CPU, row.RegistryBytes = (cpuAfter - cpu).Seconds(), sentAfter-sent
+		figures = errors.Join(cpuErr, sentErr)
+		return true
+	})
+	return errors.Join(err, figures)
+}

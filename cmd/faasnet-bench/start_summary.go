@@ -1,0 +1,57 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+)
+
+// startSummary is what a system's starts come to. Speedup and ByteRatio are
+// medians, over repetitions, of overlayfs's time divided by this system's and
+// of this system's bytes divided by overlayfs's.
+type startSummary struct {
+	System        string  `json:"system"`
+	VMs           int     `json:"vms"`
+	Rate          string  `json:"rate"`
+	Image         string  `json:"image"`
+	ReadyMedian   float64 `json:"ready_median_s"`
+	ReadyP95      float64 `json:"ready_p95_s"`
+	ReadyMax      float64 `json:"ready_max_s"`
+	RegistryBytes int64   `json:"registry_bytes"`
+	PeerBytes     int64   `json:"peer_bytes"`
+	CPU           float64 `json:"cpu_s"`
+	Speedup       float64 `json:"speedup_over_overlayfs"`
+	ByteRatio     float64 `json:"bytes_over_overlayfs"`
+}
+
+func sumStarts(rows []startRow) (out []startSummary) {
+	systems, groups := by(rows, func(r startRow) string { return r.System })
+	rep := func(r startRow) int { return r.Rep }
+	system := func(r startRow) string { return r.System }
+	ready := func(r startRow) float64 { return r.Ready }
+	bytes := func(r startRow) float64 { return float64(r.RegistryBytes) }
+	for _, s := range systems {
+		g := groups[s]
+		times := column(g, ready)
+		out = append(out, startSummary{
+			System: s, VMs: g[0].VMs, Rate: g[0].Rate, Image: g[0].Image,
+			ReadyMedian: median(times), ReadyP95: percentile(times, 0.95), ReadyMax: percentile(times, 1),
+			RegistryBytes: median(column(g, func(r startRow) int64 { return r.RegistryBytes })),
+			PeerBytes:     median(column(g, func(r startRow) int64 { return r.PeerBytes })),
+			CPU:           median(column(g, func(r startRow) float64 { return r.CPU })),
+			Speedup:       median(ratios(rows, rep, system, "overlayfs", s, ready)),
+			ByteRatio:     median(ratios(rows, rep, system, s, "overlayfs", bytes)),
+		})
+	}
+	return out
+}
+
+func printStarts(w io.Writer, sums []startSummary) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "system\tVMs\trate\timage\tREADY s\tp95\tmax\tMB fetched\tCPU s\ttimes faster\tof the bytes\t")
+	for _, s := range sums {
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%.2f\t%.2f\t%.2f\t%.1f\t%.2f\t%.1fx\t%.1f %%\t\n", s.System, s.VMs, s.Rate, s.Image,
+			s.ReadyMedian, s.ReadyP95, s.ReadyMax, float64(s.RegistryBytes)/1e6, s.CPU, s.Speedup, s.ByteRatio*100)
+	}
+	return t.Flush()
+}
