@@ -148,9 +148,9 @@ func TestWalkStops(t *testing.T) {
 	}
 }
 
-// TestEncodeIsDeterministic builds the same tree many times, in which maps are
+// TestCF21_SameTreeSameBytes builds the same tree many times, in which maps are
 // walked in other orders.
-func TestEncodeIsDeterministic(t *testing.T) {
+func TestCF21_SameTreeSameBytes(t *testing.T) {
 	layers := randomStack(t, 21, true)
 	var want []byte
 	for range 20 {
