@@ -30,8 +30,9 @@ type Options struct {
 	Level block.Level
 	// Platform selects the manifests of an index. The default is all.
 	Platform platforms.MatchComparer
-	// Workers is the number of blocks compressed at the same time, at most
-	// 16. The default is GOMAXPROCS.
+	// Workers is the number of blocks compressed at the same time, at most 16
+	// and fewer with block.LevelBest, whose encoders are large. The default is
+	// GOMAXPROCS.
 	Workers int
 	// Existing finds a layer that was converted before, by the diff ID of its
 	// tar stream. It is asked for layers that the content store does not have;

@@ -88,3 +88,17 @@ func section(t testing.TB, cs content.Provider, d ocispec.Descriptor) (layer.Inf
 	}
 	return info, meta, img
 }
+
+// blobs counts the blobs and unfinished blobs of a store.
+func blobs(t testing.TB, cs content.Store) int {
+	t.Helper()
+	n := 0
+	if err := cs.Walk(context.Background(), func(content.Info) error { n++; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	open, err := cs.ListStatuses(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n + len(open)
+}

@@ -60,7 +60,7 @@ func (c *Converter) index(ctx context.Context, cs content.Store, desc ocispec.De
 	if mediaType == desc.MediaType && slices.EqualFunc(out, idx.Manifests, sameDescriptor) {
 		return &desc, nil
 	}
-	idx.Manifests, idx.MediaType = out, mediaType
+	idx.Manifests, idx.MediaType, desc.MediaType = out, mediaType, mediaType
 	labels := make(map[string]string)
 	for i, m := range out {
 		labels[fmt.Sprintf("containerd.io/gc.ref.content.m.%d", i)] = m.Digest.String()

@@ -13,8 +13,9 @@ import (
 
 // Bounds of one process, whatever the number of layers and cores.
 const (
-	// maxWorkers bounds the encoders, each of which keeps a few MiB.
-	maxWorkers = 16
+	// maxWorkers and encoderMemory, in bytes, bound the encoders.
+	maxWorkers    = 16
+	encoderMemory = 112 << 20
 	// maxLayers bounds the layers that are read at the same time: each has a
 	// decoder with its window and a tree that grows.
 	maxLayers = 4
@@ -44,7 +45,7 @@ func newSqueezer(blockSize int, level block.Level, workers int) (*squeezer, erro
 	if workers <= 0 {
 		workers = runtime.GOMAXPROCS(0)
 	}
-	workers = min(workers, maxWorkers)
+	workers = max(1, min(workers, maxWorkers, encoderMemory/encoderSize(level, blockSize)))
 	s := &squeezer{
 		blockSize: blockSize,
 		layers:    semaphore.NewWeighted(maxLayers),
@@ -62,6 +63,15 @@ func newSqueezer(blockSize int, level block.Level, workers int) (*squeezer, erro
 		s.pieces <- &piece{done: make(chan struct{}, 1)} // gets its memory when it is used
 	}
 	return s, nil
+}
+
+// encoderSize estimates what an encoder keeps, in bytes: the tables of its level
+// and its history.
+func encoderSize(level block.Level, blockSize int) int {
+	tables := map[block.Level]int{
+		block.LevelFastest: 1 << 20, block.LevelDefault: 2 << 20, block.LevelBetter: 6 << 20, block.LevelBest: 36 << 20,
+	}
+	return tables[level] + 4*blockSize
 }
 
 // run cuts r into blocks and gives each, in order, first to see, then, as a

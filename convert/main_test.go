@@ -1,0 +1,17 @@
+package convert_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/containerd/log"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childEnv) != "" {
+		os.Exit(child())
+	}
+	log.SetLevel("error") // containerd's content store warns of file systems without fs-verity
+	goleak.VerifyTestMain(m)
+}
