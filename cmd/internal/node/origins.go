@@ -1,0 +1,118 @@
+package node
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/containerd/errdefs"
+	"github.com/opencontainers/go-digest"
+
+	"github.com/faasnet/faasnet/fs/block"
+	"github.com/faasnet/faasnet/fs/layer"
+	"github.com/faasnet/faasnet/fs/registry"
+)
+
+// refLabels are the labels that may say which image a layer is pulled for, the
+// best first: our own client's, containerd's (CRI and transfer service), and
+// stargz-snapshotter's clients'.
+var refLabels = []string{
+	layer.LabelRef,
+	"containerd.io/snapshot/cri.image-ref",
+	"containerd.io/snapshot/remote/stargz.reference",
+}
+
+// imageRef finds the image reference among the labels of a snapshot.
+func imageRef(labels map[string]string) (string, bool) {
+	for _, key := range refLabels {
+		if ref := labels[key]; ref != "" {
+			return ref, true
+		}
+	}
+	return "", false
+}
+
+// maxRefs bounds the references that are remembered for one blob.
+const maxRefs = 8
+
+// origins remembers under which image references each blob was seen. A layer is
+// shared by images whose repositories have credentials of their own, and any of
+// them may be gone: all are tried, the newest first.
+type origins struct {
+	client interface {
+		Blobs(ref string) (block.Source, error)
+	}
+
+	mu    sync.Mutex // guards the rest
+	refs  map[digest.Digest][]string
+	known map[string]block.Source // by the references joined
+}
+
+func newOrigins(c *registry.Client) *origins {
+	return &origins{client: c, refs: map[digest.Digest][]string{}, known: map[string]block.Source{}}
+}
+
+// add remembers that blob is part of the image ref.
+func (o *origins) add(blob digest.Digest, ref string) error {
+	if _, err := o.client.Blobs(ref); err != nil {
+		return err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	old := o.refs[blob]
+	if len(old) > 0 && old[0] == ref {
+		return nil
+	}
+	fresh := append([]string{ref}, slices.DeleteFunc(slices.Clone(old), func(r string) bool { return r == ref })...)
+	o.refs[blob] = fresh[:min(len(fresh), maxRefs)]
+	return nil
+}
+
+// source is a fetch.Origin.
+func (o *origins) source(blob digest.Digest) block.Source {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	refs := o.refs[blob]
+	if len(refs) == 0 {
+		return nil
+	}
+	key := strings.Join(refs, "\n")
+	if s, ok := o.known[key]; ok {
+		return s
+	}
+	var sources []block.Source
+	for _, ref := range refs {
+		if s, err := o.client.Blobs(ref); err == nil { // add has tried it
+			sources = append(sources, s)
+		}
+	}
+	s := registry.Any(sources...)
+	o.known[key] = s
+	return s
+}
+
+// retain forgets blobs that are not live.
+func (o *origins) retain(live func(digest.Digest) bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for blob := range o.refs {
+		if !live(blob) {
+			delete(o.refs, blob)
+		}
+	}
+	clear(o.known) // made again for those who are left
+}
+
+// parse reads the labels of a layer and remembers where it comes from.
+func (o *origins) parse(labels map[string]string) (layer.Info, error) {
+	info, err := layer.FromLabels(labels)
+	if err != nil {
+		return layer.Info{}, err
+	}
+	ref, ok := imageRef(labels)
+	if !ok {
+		return layer.Info{}, fmt.Errorf("layer %v: no label says which image it is pulled for (pull with `faasnet pull`, or with containerd 2.1 or later): %w", info.Digest, errdefs.ErrInvalidArgument)
+	}
+	return info, o.add(info.Digest, ref)
+}
