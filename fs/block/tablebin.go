@@ -43,16 +43,8 @@ func ParseTable(b []byte) (*Table, error) {
 	if uint64(len(b)) != uint64(count)*uint64(tableEntry) {
 		return nil, fmt.Errorf("block table: %d bytes for %d entries: %w", len(b), count, errdefs.ErrInvalidArgument)
 	}
-	if length > math.MaxInt64 || blockSize > MaxSize {
-		return nil, fmt.Errorf("block table: stream of %d bytes in blocks of %d: %w", length, blockSize, errdefs.ErrInvalidArgument)
-	}
-	want, err := blocks(int(blockSize), int64(length))
-	if err != nil {
-		return nil, err
-	}
-	if want != int(count) {
-		return nil, fmt.Errorf("block table: %d entries for %d bytes in blocks of %d, want %d: %w",
-			count, length, blockSize, want, errdefs.ErrInvalidArgument)
+	if length > math.MaxInt64 {
+		return nil, fmt.Errorf("block table: stream of %d bytes: %w", length, errdefs.ErrInvalidArgument)
 	}
 	entries := make([]Entry, count)
 	for i := range entries {

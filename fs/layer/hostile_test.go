@@ -57,6 +57,7 @@ func hostileHeaders(good []byte) map[string][]byte {
 		"another skippable":      with(good, 0, 0x50),
 		"a zstd frame":           with(good, 0, 0x28, 0xb5, 0x2f, 0xfd),
 		"payload 0":              with(good, 4, 0, 0, 0, 0),
+		"payload one less":       with(good, 4, good[4]-1),
 		"payload 2^32-1":         with(good, 4, most[:4]...),
 		"magic":                  with(good, 8, 'f'),
 		"version 0":              with(good, 16, 0),
@@ -117,12 +118,20 @@ func hostileImages(good []byte) map[string][]byte {
 		b = binary.LittleEndian.AppendUint64(b, size)
 		return append(append(b, field(table)...), field(nil)...)
 	}
+	many := func(n int) []byte {
+		b := binary.LittleEndian.AppendUint32(nil, uint32(n))
+		l := layer(1, table16(block.MinSize, 0, 0))
+		for range n {
+			b = append(b, l[4:len(l)-4]...)
+		}
+		return append(b, field(nil)...)
+	}
 	one := append(table16(block.MinSize, 1, 1), append([]byte{9, 0, 0, 0}, ids[:32]...)...)
 	return map[string][]byte{
 		"empty":                  {},
 		"count cut off":          {1, 0},
 		"count 2^32-1":           {0xff, 0xff, 0xff, 0xff},
-		"count 1025":             append([]byte{1, 4, 0, 0}, make([]byte, 1025*imageLayerMin)...),
+		"count 1025":             many(1025),
 		"count beyond the bytes": with(good, 0, 200),
 		"one layer less":         with(good, 0, good[0]-1),
 		"one layer more":         with(good, 0, good[0]+1),
