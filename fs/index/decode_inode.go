@@ -26,7 +26,7 @@ func (d *decoder) inode(nid uint64) (*decoded, error) {
 		Mode: uint32(le.Uint16(b[4:])), UID: le.Uint32(b[24:]), GID: le.Uint32(b[28:]),
 		Sec: int64(le.Uint64(b[32:])), Nsec: le.Uint32(b[40:]), Nlink: le.Uint32(b[44:]),
 	}}}
-	if format&1 != formatExt || format>>4 != 0 || at%BlockSize+inodeSize > BlockSize || !zero(b[6:8]) || !zero(b[48:]) {
+	if format&1 != formatExt || format>>4 != 0 || at%BlockSize+inodeSize > BlockSize || !zero(b[6:8]) || !zero(b[48:]) || uint64(le.Uint32(b[20:])) != nid {
 		return nil, corrupt("inode %d: unknown form %#x", nid, format)
 	}
 	if n.Sec < 0 || n.Nsec >= 1e9 || n.Nlink == 0 || size > maxFile {

@@ -111,6 +111,10 @@ func TestCF06_TypeChanges(t *testing.T) {
 	}
 }
 
+func TestOpaqueRoot(t *testing.T) {
+	same(t, layer(file("a", "1"), file("d/x", "")), layer(hdr{Name: ".wh..wh..opq"}, file("b", "2"), file("d/y", "")), layer(file("c", "")))
+}
+
 func TestCF20_RootEntry(t *testing.T) {
 	root := dir("./")
 	root.Mode, root.UID = 0o700, 9
