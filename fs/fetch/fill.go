@@ -112,6 +112,9 @@ func (l *Layer) fill(ctx context.Context) error {
 }
 
 func (l *Layer) fillBlock(ctx context.Context, i int) error {
+	if err := ctx.Err(); err != nil { // another block failed while this one waited for its turn
+		return err
+	}
 	w, _, err := l.join(ctx, i)
 	if err != nil {
 		return err

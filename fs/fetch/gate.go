@@ -18,7 +18,7 @@ const (
 	// fillDrain is how long an on-demand flight may have to share the network
 	// with the fill flights that it finds: from it and from what a fill flight
 	// takes follows how many there may be.
-	fillDrain = 200 * time.Millisecond
+	fillDrain = 100 * time.Millisecond
 )
 
 // ticket is a flight's place in the gate. All fields are guarded by gate.mu.
