@@ -29,7 +29,7 @@ func (s *Store) ReadBlock(ctx context.Context, ref block.Ref, dst []byte) ([]byt
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		s.drop(e) // evicted since the look-up, or somebody else's rm
-		return dst, fmt.Errorf("store: %v: %w", ref, errdefs.ErrNotFound)
+		return dst, missing(ref)
 	case errors.Is(err, errSize), errors.Is(err, unix.EIO):
 		// damaged, or ref lies about the size: it costs a fetch at most
 	case err != nil:
@@ -68,7 +68,7 @@ func (s *Store) lookup(ref block.Ref) (*entry, bool, error) {
 	e := s.index.entries[ref.Sum]
 	if e == nil {
 		s.mu.Unlock()
-		return nil, false, fmt.Errorf("store: %v: %w", ref, errdefs.ErrNotFound)
+		return nil, false, missing(ref)
 	}
 	s.index.touch(e)
 	verified := e.verified
@@ -95,6 +95,15 @@ func (s *Store) drop(e *entry) {
 		_ = unix.Unlink(s.path(e.sum, e.section)) // what remains is dropped at the next Open or overwritten
 	}
 }
+
+// missing is the error of a block that is not there: it happens to every block
+// once, so its text is made only if somebody reads it.
+type missing block.Ref
+
+func (m missing) Error() string { return fmt.Sprintf("store: %v: not found", block.Ref(m)) }
+
+// Unwrap gives the error its kind.
+func (missing) Unwrap() error { return errdefs.ErrNotFound }
 
 var errSize = errors.New("wrong size")
 
