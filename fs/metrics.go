@@ -52,6 +52,15 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 			Help: "FUSE connections aborted because an unmount did not end by itself.",
 		}),
 	}
+	for _, op := range []string{"lookup", "getattr", "open", "opendir", "readdir", "statfs", "read"} {
+		m.requests.WithLabelValues(op)
+	}
+	for _, reason := range []string{"deadline", "interrupt", "limit", "source"} {
+		m.failures.WithLabelValues(reason)
+	}
+	for _, data := range []string{"local", "lazy"} {
+		m.mounts.WithLabelValues(data)
+	}
 	if r == nil {
 		return m, nil
 	}

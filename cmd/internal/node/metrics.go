@@ -24,6 +24,9 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 			Buckets: prometheus.ExponentialBuckets(4e-3, 2, 14), // 4 ms to 33 s
 		}),
 	}
+	for _, result := range []string{"ok", "error"} {
+		m.mounts.WithLabelValues(result)
+	}
 	if r == nil {
 		return m, nil
 	}

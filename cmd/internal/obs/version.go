@@ -15,16 +15,15 @@ func Version(revision string) string {
 	if !ok {
 		return "unknown"
 	}
-	revision = info.Main.Version
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		return v
+	}
 	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" && (revision == "" || revision == "(devel)") {
-			revision = s.Value
+		if s.Key == "vcs.revision" {
+			return s.Value
 		}
 	}
-	if revision == "" {
-		return "unknown"
-	}
-	return revision
+	return "devel"
 }
 
 // VersionLine is the whole line that -version prints.
