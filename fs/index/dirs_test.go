@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -190,5 +191,47 @@ func TestImplicitUnderWhiteout(t *testing.T) {
 	}
 	if st := lstat(t, lazy(t, layers...), "d/e"); st.Mode != 0o40755 {
 		t.Errorf("d/e: %+v", st)
+	}
+}
+
+func TestSE01_PathsStayInside(t *testing.T) {
+	same(t, layer(
+		file("../../../up", ""), file("/../abs", ""), slink("host", "/etc"), file("host/passwd", "mine"), slink("out", "../../.."), file("out/x", ""),
+		slink("a", "b/.."), slink("b", "a/c"), dir("d"), slink("d/l", "../../../e"), file("d/l/f", ""), link("h", "../../abs"), slink("up2", ".."), file("up2/y", ""),
+		slink("chain1", "chain2"), slink("chain2", "/chain3/in"), slink("chain3", "d"), file("chain1/z", ""),
+	))
+	refused(t, layer(slink("a", "b"), slink("b", "a"), file("a/x", "")))
+	refused(t, layer(slink("a", "a/b"), file("a/x", "")))
+	refused(t, layer(slink("etc", "/etc"), file("etc/x", "")))
+}
+
+func TestDepthIsBounded(t *testing.T) {
+	deep := strings.Repeat("d/", 1900)
+	same(t, layer(file(deep+"f", "")))
+	refused(t, layer(file(strings.Repeat("d/", 2100)+"f", "")))
+	var l indextest.Tar
+	l.Add(file(deep+"f", ""), slink("s0", deep))
+	for i := range 50 {
+		l.Add(file(fmt.Sprintf("s%d/%sf", i, deep), ""), slink(fmt.Sprintf("s%d", i+1), fmt.Sprintf("s%d/%s", i, deep)))
+	}
+	refused(t, l.Bytes())
+}
+
+func TestLargeDirectory(t *testing.T) {
+	var l indextest.Tar
+	const n = 20000
+	for i := range n {
+		l.Add(file(fmt.Sprintf("big/%x-%d", i*2654435761%n, i), ""))
+	}
+	d := lazy(t, l.Bytes())
+	list, err := os.ReadDir(filepath.Join(d, "big"))
+	if len(list) != n || err != nil {
+		t.Errorf("%d entries, %v", len(list), err)
+	}
+	for i := 0; i < n; i += 97 {
+		lstat(t, d, fmt.Sprintf("big/%x-%d", i*2654435761%n, i))
+	}
+	if _, err := os.Lstat(filepath.Join(d, "big/zzz")); !os.IsNotExist(err) {
+		t.Error(err)
 	}
 }

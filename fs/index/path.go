@@ -19,6 +19,9 @@ const (
 // last component are followed as the kernel follows them, except that nothing
 // outside the tree exists. nil without an error: there is no such file.
 func (t *Tree) lstat(p string) (*inode, error) {
+	if len(p) > maxPath {
+		return nil, pathTooLong(p)
+	}
 	stack := []*inode{t.root}
 	rest := strings.Split(strings.Trim(p, "/"), "/")
 	for links := 0; len(rest) > 0; {
@@ -139,6 +142,10 @@ func (t *Tree) walkLink(p string, links *int) (string, bool, error) {
 	}
 	*links++
 	return n.Target, true, nil
+}
+
+func pathTooLong(p string) error {
+	return fmt.Errorf("path %.40q... has %d bytes, the limit is %d: %w", p, len(p), maxPath, errdefs.ErrInvalidArgument)
 }
 
 func nameTooLong(name string) error {

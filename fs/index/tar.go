@@ -72,7 +72,7 @@ type dirTime struct {
 func (u *unpacker) entry(hdr *tar.Header, data []Range) error {
 	name := path.Clean(hdr.Name)
 	if len(name) > maxPath {
-		return fmt.Errorf("path has %d bytes, the limit is %d: %w", len(name), maxPath, errdefs.ErrInvalidArgument)
+		return pathTooLong(name)
 	}
 	dir, base := path.Split(name)
 	at, err := u.rootPath(dir)
@@ -81,6 +81,9 @@ func (u *unpacker) entry(hdr *tar.Header, data []Range) error {
 	}
 	if base = path.Join("/", base)[1:]; base == "" {
 		return nil // the root has no attributes of its own
+	}
+	if len(at)+len(base) > maxPath {
+		return pathTooLong(at) // links lead deeper than the name is long
 	}
 	parent, err := u.mkdirs(at)
 	if err != nil {
