@@ -86,6 +86,9 @@ func TestMergeOnLower(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
+				if name == "tree" {
+					sameImage(t, layers, []*index.Tree{bottom, top}, trees)
+				}
 				got := indextest.Overlay(t, append(slices.Clone(c.dirs), mount(t, top, layers[k:]))...)
 				// Strict: no orphan whiteout may show, except the host's own.
 				o.OrphansInGot = name == "host"
@@ -100,6 +103,24 @@ func TestMergeOnLower(t *testing.T) {
 	}
 	if made == 0 {
 		t.Error("containerd unpacked no stack")
+	}
+}
+
+// sameImage checks that two ways to merge layers give the same bytes.
+func sameImage(t *testing.T, layers [][]byte, a, b []*index.Tree) {
+	t.Helper()
+	var images [2][]byte
+	for i, trees := range [][]*index.Tree{a, b} {
+		m, err := index.Merge(trees, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if images[i], err = m.Encode(lengths(layers...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !bytes.Equal(images[0], images[1]) {
+		t.Error("a merge of merges differs from the merge of all")
 	}
 }
 
