@@ -49,7 +49,7 @@ func TestCD03_FailureAtEachTransaction(t *testing.T) {
 			}
 			store := &faultyStore{MetaStore: ms, late: late}
 			m := &snapshottertest.Mounter{Dir: filepath.Join(root, "mnt"), Layers: map[string]string{"l": build(t, tarOf(header{Name: "x"}))[0].dir}}
-			s, err := newSnapshotter(root, store, m)
+			s, err := newSnapshotter(root, store, m, patient)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -59,15 +59,19 @@ func (s *snapshotter) releaseGone(ctx context.Context) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	using := map[string]bool{}
+	var gone []string
 	if err := s.store.WithTransaction(ctx, false, func(ctx context.Context) error {
-		all, err := storage.IDMap(ctx)
+		keys, err := storage.IDMap(ctx)
 		if err != nil {
 			return err
 		}
-		for id, key := range all {
-			_, info, _, err := storage.GetInfo(ctx, key)
-			using[id] = err != nil || info.Kind != snapshots.KindCommitted
+		for _, id := range ids {
+			key, ok := keys[id]
+			if !ok {
+				gone = append(gone, id)
+			} else if _, info, _, err := storage.GetInfo(ctx, key); err == nil && info.Kind == snapshots.KindCommitted {
+				gone = append(gone, id)
+			}
 		}
 		return nil
 	}); err != nil {
@@ -77,10 +81,8 @@ func (s *snapshotter) releaseGone(ctx context.Context) error {
 	defer cancel()
 	_, err := within(ctx, &s.calls, func(ctx context.Context) (struct{}, error) {
 		var errs []error
-		for _, id := range ids {
-			if !using[id] {
-				errs = append(errs, s.release(ctx, id))
-			}
+		for _, id := range gone {
+			errs = append(errs, s.release(ctx, id))
 		}
 		return struct{}{}, errors.Join(errs...)
 	})

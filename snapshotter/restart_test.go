@@ -220,6 +220,7 @@ func TestCleanupGivesAllBack(t *testing.T) {
 
 func TestSecondDaemonOnOneRootIsRefused(t *testing.T) {
 	w := newWorld(t)
+	w.must(w.pull("default", w.lazily(build(t, tarOf(header{Name: "x"})), all)))
 	if s, err := New(context.Background(), w.root, w.m); err == nil {
 		t.Error("two snapshotters on one root", s.Close())
 	}

@@ -10,12 +10,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/core/diff/apply"
 	"github.com/containerd/containerd/v2/core/metadata"
 	"github.com/containerd/containerd/v2/core/mount"
 	"github.com/containerd/containerd/v2/core/snapshots"
+	"github.com/containerd/containerd/v2/core/snapshots/storage"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/containerd/v2/plugins/snapshots/overlay"
 	"github.com/containerd/errdefs"
@@ -23,6 +25,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/identity"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	bolt "go.etcd.io/bbolt"
 	"golang.org/x/sys/unix"
 )
 
@@ -38,10 +41,15 @@ type world struct {
 	stops []func() error
 }
 
+// patient bounds nothing but hangs: the machine may be busy.
+func patient(c *config) {
+	c.claimWait, c.prepareWait, c.unpackWait, c.mountsWait, c.releaseWait = time.Minute, time.Minute, time.Minute, time.Minute, time.Minute
+}
+
 func newWorld(t testing.TB, opts ...Opt) *world {
 	t.Helper()
 	root := t.TempDir()
-	w := &world{t: t, root: root, opts: opts, m: &snapshottertest.Mounter{Dir: filepath.Join(root, "mnt"), Layers: map[string]string{}}}
+	w := &world{t: t, root: root, opts: append([]Opt{patient}, opts...), m: &snapshottertest.Mounter{Dir: filepath.Join(root, "mnt"), Layers: map[string]string{}}}
 	w.start()
 	t.Cleanup(func() {
 		w.stop()
@@ -54,7 +62,9 @@ func newWorld(t testing.TB, opts ...Opt) *world {
 
 func (w *world) start() {
 	w.t.Helper()
-	s, err := New(context.Background(), w.root, w.m, w.opts...)
+	store, err := storage.NewMetaStore(filepath.Join(w.root, "metadata.db"), func(o *bolt.Options) error { o.NoSync = true; return nil })
+	w.must(err)
+	s, err := newSnapshotter(w.root, store, w.m, w.opts...)
 	w.must(err)
 	db, stop, err := database(context.Background(), w.root, s)
 	w.must(err)
