@@ -50,8 +50,9 @@ func (c *Converter) manifest(ctx context.Context, cs content.Store, desc ocispec
 		return nil, err
 	}
 	c.plan(img.manifest.Layers)
-	convert := converter.IndexConvertFuncWithHook(c.Layer, true, platforms.All, converter.ConvertHooks{PostConvertHook: c.finish})
-	out, err := convert(ctx, withDiffIDs(cs, img.diffIDs()), desc)
+	known := &diffIDStore{Store: cs, ids: img.diffIDs()}
+	convert := converter.IndexConvertFuncWithHook(known.layer(c), true, platforms.All, converter.ConvertHooks{PostConvertHook: c.finish})
+	out, err := convert(ctx, known, desc)
 	if err != nil {
 		return nil, err
 	}

@@ -73,7 +73,7 @@ type usageError struct{ error }
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
 func newApp(stdout, stderr io.Writer) *cli.App {
-	return &cli.App{
+	app := &cli.App{
 		Name:      "faasnet",
 		Usage:     "convert, inspect, verify and pull lazily loaded container images",
 		Version:   version(),
@@ -89,11 +89,26 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 			}
 			return nil
 		},
-		OnUsageError:   func(_ *cli.Context, err error, _ bool) error { return usageError{err} },
-		ExitErrHandler: func(*cli.Context, error) {}, // run says it, once
-		CommandNotFound: func(c *cli.Context, name string) {
-			fmt.Fprintf(c.App.ErrWriter, "faasnet: no command %q, see faasnet --help\n", name)
+		Action: func(c *cli.Context) error {
+			if c.NArg() > 0 {
+				return usagef("no command %q, see faasnet --help", c.Args().First())
+			}
+			return cli.ShowAppHelp(c)
 		},
-		Suggest: true,
+		OnUsageError:   onUsageError,
+		ExitErrHandler: func(*cli.Context, error) {}, // run says it, once
+	}
+	quietUsage(app.Commands)
+	return app
+}
+
+// quietUsage makes commands say what is wrong with their flags in one line,
+// without all of their help.
+func quietUsage(commands []*cli.Command) {
+	for _, c := range commands {
+		c.OnUsageError = onUsageError
+		quietUsage(c.Subcommands)
 	}
 }
+
+func onUsageError(_ *cli.Context, err error, _ bool) error { return usageError{err} }

@@ -2,7 +2,8 @@ package endpoint
 
 import (
 	"context"
-	"strings"
+	"maps"
+	"net/url"
 
 	"github.com/containerd/containerd/v2/core/content"
 	containerdlabels "github.com/containerd/containerd/v2/pkg/labels"
@@ -32,16 +33,17 @@ func (i *Image) Info(ctx context.Context, d digest.Digest) (content.Info, error)
 	if p, ok := i.Provider.(content.InfoProvider); ok {
 		return p.Info(ctx, d)
 	}
-	return content.Info{Digest: d, Labels: i.source}, nil
+	return content.Info{Digest: d, Labels: maps.Clone(i.source)}, nil
 }
 
 // sourceLabels says that the blobs of ref are in its repository, so that they
-// can be mounted into another one of the same registry.
+// can be mounted into another one of the same registry. containerd's keys have
+// no port.
 func sourceLabels(ref string) map[string]string {
 	named, err := reference.ParseNormalizedNamed(ref)
 	if err != nil {
 		return nil
 	}
-	host, repo, _ := strings.Cut(named.Name(), "/")
-	return map[string]string{containerdlabels.LabelDistributionSource + "." + host: repo}
+	host := (&url.URL{Host: reference.Domain(named)}).Hostname()
+	return map[string]string{containerdlabels.LabelDistributionSource + "." + host: reference.Path(named)}
 }
