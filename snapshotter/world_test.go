@@ -223,7 +223,7 @@ func pull(ctx context.Context, sn snapshots.Snapshotter, img image) error {
 		if err != nil {
 			return fmt.Errorf("prepare layer %d: %w", i, err)
 		}
-		if err := unpack(ctx, l.tar, mounts); err != nil {
+		if err := applyTo(ctx, l.tar, mounts); err != nil {
 			return errors.Join(fmt.Errorf("unpack layer %d: %w", i, err), sn.Remove(ctx, key))
 		}
 		if err := sn.Commit(ctx, chain[i], key, opt); err != nil {
@@ -233,7 +233,7 @@ func pull(ctx context.Context, sn snapshots.Snapshotter, img image) error {
 	return nil
 }
 
-func unpack(ctx context.Context, p []byte, mounts []mount.Mount) error {
+func applyTo(ctx context.Context, p []byte, mounts []mount.Mount) error {
 	desc := ocispec.Descriptor{MediaType: ocispec.MediaTypeImageLayer, Digest: digest.FromBytes(p), Size: int64(len(p))}
 	_, err := apply.NewFileSystemApplier(blob{bytes.NewReader(p)}).Apply(ctx, desc, mounts)
 	return err
