@@ -2,11 +2,15 @@ package fs
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
+
+	"github.com/faasnet/faasnet/fs/index"
 )
 
 // images keeps the EROFS images that are mounted, each in one file named by
@@ -14,8 +18,38 @@ import (
 type images struct {
 	dir string
 
-	mu   sync.Mutex // guards refs and the files
-	refs map[string]int
+	mu      sync.Mutex // guards the rest and the files
+	refs    map[string]int
+	checked map[[sha256.Size]byte]struct{} // images that passed, with the sizes of their devices
+}
+
+// maxChecked bounds the verdicts that are remembered.
+const maxChecked = 1024
+
+// check is index.Check, once for the same image on devices of the same sizes: it
+// takes longer than the mount (25 ms for 23,000 files, the sum 2 ms).
+func (s *images) check(img []byte, devices []int64) error {
+	h := sha256.New()
+	binary.Write(h, binary.LittleEndian, int64(len(img)))
+	h.Write(img)
+	binary.Write(h, binary.LittleEndian, devices)
+	key := [sha256.Size]byte(h.Sum(nil))
+	s.mu.Lock()
+	_, ok := s.checked[key]
+	s.mu.Unlock()
+	if ok {
+		return nil
+	}
+	if err := index.Check(img, devices); err != nil {
+		return fmt.Errorf("image is not safe to mount: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.checked) >= maxChecked {
+		clear(s.checked)
+	}
+	s.checked[key] = struct{}{}
+	return nil
 }
 
 // use writes img unless it is there, and returns its path and what undoes the use.

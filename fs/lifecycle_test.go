@@ -54,6 +54,12 @@ func TestMountRefuses(t *testing.T) {
 	if _, err := f.Mount(t.Context(), img, []File{lying}); !errdefs.IsDataLoss(err) {
 		t.Errorf("mount of a local file that is too short: %v, want data loss", err)
 	}
+	if err := mount(t, f, []*index.Tree{tree}, l).Close(); err != nil { // good, and known to be good from now on
+		t.Fatal(err)
+	}
+	if _, err := f.Mount(t.Context(), img, []File{&memory{make([]byte, 4096)}}); err == nil {
+		t.Error("a known image was mounted on a device that is too short for it")
+	}
 	if f.InUse() {
 		t.Error("failed mounts count as open")
 	}

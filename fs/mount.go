@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
-	"github.com/faasnet/faasnet/fs/index"
 )
 
 // localSuffix ends the name of a mount that needs no daemon, so that a later
@@ -20,9 +19,9 @@ const localSuffix = "l"
 
 // Mount is one image mounted read-only.
 type Mount struct {
-	fs    *FS
-	dir   string
-	local bool
+	fs   *FS
+	dir  string
+	lazy int // devices that need the daemon
 
 	mu   sync.Mutex // guards undo; taken before FS.mu
 	undo []func()   // what Close does after the unmount, last first; nil once done
@@ -32,7 +31,7 @@ type Mount struct {
 func (m *Mount) Dir() string { return m.dir }
 
 // Local tells that every device is a local file: the daemon is not in the path.
-func (m *Mount) Local() bool { return m.local }
+func (m *Mount) Local() bool { return m.lazy == 0 }
 
 // Mount mounts the EROFS image img, whose device i+1 is files[i]. A file that is
 // complete is mounted by its local path, the others through FUSE. The image is
@@ -46,8 +45,8 @@ func (f *FS) Mount(ctx context.Context, img []byte, files []File) (*Mount, error
 	for i, file := range files {
 		sizes[i] = file.Size()
 	}
-	if err := index.Check(img, sizes); err != nil {
-		return nil, fmt.Errorf("image is not safe to mount: %w", err)
+	if err := f.images.check(img, sizes); err != nil {
+		return nil, err
 	}
 	select {
 	case <-f.serving: // before that a look-up in the FUSE mount hangs
@@ -110,7 +109,6 @@ func (m *Mount) mount(img []byte, files []File) (err error) {
 	}
 	defer image.close()
 
-	m.local = true
 	devices := make([]device, 0, len(files))
 	defer func() {
 		for _, d := range devices {
@@ -125,7 +123,7 @@ func (m *Mount) mount(img []byte, files []File) (err error) {
 		devices = append(devices, d)
 	}
 	name := fmt.Sprintf("%s-%d", m.fs.epoch, m.fs.serial.Add(1))
-	if m.local {
+	if m.Local() {
 		name += localSuffix
 	}
 	m.dir = filepath.Join(m.fs.dir, mountsDir, name)
@@ -133,7 +131,8 @@ func (m *Mount) mount(img []byte, files []File) (err error) {
 		return err
 	}
 	m.undo = append(m.undo, func() { os.Remove(m.dir) }) // never more than an empty directory
-	if err := mountEROFS(image, devices, m.dir, m.fs.o.DirectIO); err != nil {
+	direct := m.fs.o.DirectIO && m.lazy == len(files)
+	if err := mountEROFS(image, devices, m.dir, direct); err != nil {
 		return err
 	}
 	if err := m.fs.add(m); err != nil {
@@ -151,7 +150,7 @@ func (m *Mount) open(file File) (device, error) {
 			return d, err
 		}
 	}
-	m.local = false
+	m.lazy++
 	n := m.fs.flat.files.use(file)
 	m.undo = append(m.undo, func() { m.fs.flat.files.drop(n) })
 	return openDevice(filepath.Join(m.fs.conn.dir, n.name()), n.size)
@@ -184,7 +183,7 @@ func (f *FS) add(m *Mount) error {
 }
 
 func (m *Mount) data() string {
-	if m.local {
+	if m.Local() {
 		return "local"
 	}
 	return "lazy"
