@@ -102,6 +102,18 @@ func TestCodecIsSafeForConcurrentUse(t *testing.T) {
 	wg.Wait()
 }
 
+// TestDecodeKeepsCapacity: whoever decodes a whole stream into one slice would
+// copy it for every block otherwise.
+func TestDecodeKeepsCapacity(t *testing.T) {
+	p := blocktest.Text(1, block.MinSize)
+	frame := newEncoder(t, block.LevelDefault, block.MinSize).Encode(nil, p)
+	dst := make([]byte, 0, 10*len(p))
+	got, err := block.NewDecoder().Decode(dst, frame, len(p))
+	if err != nil || cap(got) != cap(dst) || &got[0] != &dst[:1][0] {
+		t.Errorf("capacity %d (%v), want %d and the same array", cap(got), err, cap(dst))
+	}
+}
+
 // TestZstdReadsFrames holds the frames against libzstd and against a streaming
 // decoder that may use no more than the window of the largest block.
 func TestZstdReadsFrames(t *testing.T) {

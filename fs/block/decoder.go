@@ -53,5 +53,8 @@ func (d *Decoder) Decode(dst, frame []byte, want int) ([]byte, error) {
 	if len(out) != n+want {
 		return dst, fmt.Errorf("zstd frame has %d bytes, want %d: %w", len(out)-n, want, errdefs.ErrDataLoss)
 	}
+	if want > 0 && &out[n] == &dst[:n+1][n] {
+		return dst[:n+want], nil // with all of its capacity, which out lacks
+	}
 	return out, nil
 }

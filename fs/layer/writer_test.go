@@ -32,7 +32,7 @@ func checkDecoders(t *testing.T, m made) {
 	if got, err := io.ReadAll(z); err != nil || !bytes.Equal(got, m.stream) {
 		t.Errorf("a streaming decoder gives %d bytes and %v, want %d", len(got), err, len(m.stream))
 	}
-	got, err := z.DecodeAll(m.blob, nil)
+	got, err := z.DecodeAll(m.blob, make([]byte, 0, len(m.stream)))
 	if err != nil || !bytes.Equal(got, m.stream) {
 		t.Errorf("DecodeAll gives %d bytes and %v, want %d", len(got), err, len(m.stream))
 	}
@@ -225,10 +225,10 @@ func (f *full) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestWriterPassesErrorsOn fails the underlying writer at every seventh byte.
+// TestWriterPassesErrorsOn fails the underlying writer at every 37th byte.
 func TestWriterPassesErrorsOn(t *testing.T) {
 	m := writeImage(t)
-	for n := 0; n < len(m.blob); n += 7 {
+	for n := 0; n < len(m.blob); n += 37 {
 		if _, err := NewWriter(&full{n}, block.DefaultSize).Close(m.sections); !errors.Is(err, errFull) {
 			t.Fatalf("after %d bytes: got %v, want the writer's error", n, err)
 		}
