@@ -134,7 +134,7 @@ func convert(ctx context.Context, w io.Writer, image string, systems []string, r
 func convertOnce(ctx context.Context, h *lab.Host, c *lab.Containerd, t lab.Tools, system, src string) (row convertRow, err error) {
 	dst := src + "-" + system
 	row.System = system
-	if row.BytesIn, err = c.LayerBytes(ctx, src); err != nil {
+	if row.BytesIn, err = layerBytes(ctx, c, src); err != nil {
 		return row, err
 	}
 	if err := dropCaches(); err != nil {
@@ -155,11 +155,19 @@ func convertOnce(ctx context.Context, h *lab.Host, c *lab.Containerd, t lab.Tool
 		return row, err
 	}
 	row.CPU = (after - cpu).Seconds()
-	if row.BytesOut, err = c.LayerBytes(ctx, dst); err != nil {
+	if row.BytesOut, err = layerBytes(ctx, c, dst); err != nil {
 		return row, err
 	}
 	_, err = c.Ctr(ctx, "image", "rm", "--sync", dst) // the layers go too: the next repetition converts them again
 	return row, err
+}
+
+func layerBytes(ctx context.Context, c *lab.Containerd, ref string) (n int64, err error) {
+	layers, err := c.Layers(ctx, ref)
+	for _, l := range layers {
+		n += l.Size
+	}
+	return n, err
 }
 
 func sumConversions(rows []convertRow) (out []convertSummary) {

@@ -54,10 +54,11 @@ The configuration of each system is printed once.`,
 			&cli.StringFlag{Name: "rate", Value: "200mbit", Usage: "`RATE` of each link, as tc says it"},
 			&cli.StringSliceFlag{Name: "systems", Value: cli.NewStringSlice("overlayfs", "faasnet"), Usage: "`SYSTEMS` to compare"},
 			&cli.IntFlag{Name: "reps", Value: 5, Usage: "`NUMBER` of repetitions"},
+			&cli.BoolFlag{Name: "background", Value: true, Usage: "let our daemon fetch what nobody reads, too, when it has nothing else to do"},
 			&cli.StringFlag{Name: "json", Usage: "write results to `FILE`, after each start"},
 		},
 		Action: func(c *cli.Context) error {
-			s := starts{image: c.String("image"), rate: c.String("rate"), systems: c.StringSlice("systems"), progress: os.Stderr}
+			s := starts{image: c.String("image"), rate: c.String("rate"), systems: c.StringSlice("systems"), background: c.Bool("background"), progress: os.Stderr}
 			sums, err := s.measure(c.Context, c.Int("reps"), c.String("json"))
 			if err != nil {
 				return err
@@ -73,6 +74,7 @@ type starts struct {
 	systems     []string
 	data        string // what the registry keeps; "": only for this run
 	reuse       bool   // layers that data has converted already
+	background  bool   // our daemon fetches what is not read, too
 	progress    io.Writer
 
 	*bench
@@ -153,7 +155,7 @@ func (s *starts) once(ctx context.Context, system string, rep int) (row startRow
 	defer func() { err = errors.Join(err, vm.Close()) }()
 	var daemon *lab.Daemon
 	if how.daemon {
-		if daemon, err = vm.Daemon(ctx, lab.DaemonConfig(s.hosts)); err != nil {
+		if daemon, err = vm.Daemon(ctx, lab.DaemonConfig{HostsDir: s.hosts, NoBackground: !s.background}); err != nil {
 			return row, err
 		}
 	}

@@ -22,7 +22,7 @@ import (
 )
 
 // version names the recipes: a layout built by other ones is built again.
-const version = "1"
+const version = "2"
 
 // Names lists the images that Build knows.
 func Names() []string { return []string{"a", "b", "c"} }

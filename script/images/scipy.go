@@ -133,7 +133,7 @@ func finish(ctx context.Context, note, root, python string) error {
 		}
 		return os.Symlink("mawk", filepath.Join(root, "usr/bin/awk"))
 	case "blas": // update-alternatives
-		libs, err := filepath.Glob(filepath.Join(root, "usr/lib/*/openblas-pthread/lib*.so.3"))
+		libs, err := filepath.Glob(filepath.Join(root, "usr/lib/*/openblas-pthread/lib*.so.[0-9]"))
 		if err != nil {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/platforms"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
 // Release says which containerd runs.
@@ -38,14 +39,16 @@ type Containerd struct {
 	release Release
 	dir     string
 	hosts   string
-	nextID  atomic.Int64
+	nextID  *atomic.Int64 // containers are named apart in all namespaces
+
+	namespace string
 }
 
 // Containerd starts containerd on the host. It reaches registries as the
 // directory hostsDir says, and, when daemon is not nil, has the snapshotter
 // "faasnet".
 func (h *Host) Containerd(ctx context.Context, r Release, hostsDir string, daemon *Daemon) (*Containerd, error) {
-	c := &Containerd{host: h, release: r, dir: filepath.Join(h.dir, "c"), hosts: hostsDir}
+	c := &Containerd{host: h, release: r, dir: filepath.Join(h.dir, "c"), hosts: hostsDir, nextID: new(atomic.Int64), namespace: "default"}
 	if err := os.MkdirAll(c.dir, 0o755); err != nil {
 		return nil, err
 	}
@@ -109,9 +112,14 @@ func (c *Containerd) config(daemon *Daemon) string {
 	return b.String()
 }
 
+// args are ctr's arguments for this containerd.
+func (c *Containerd) args(args ...string) []string {
+	return append([]string{"--address", c.Address(), "--namespace", c.namespace}, args...)
+}
+
 // Ctr runs ctr, of the same release, and returns what it prints.
 func (c *Containerd) Ctr(ctx context.Context, args ...string) (string, error) {
-	return c.host.Run(ctx, c.release.program(c.host.lab.tools, "ctr"), append([]string{"--address", c.Address()}, args...)...)
+	return c.host.Run(ctx, c.release.program(c.host.lab.tools, "ctr"), c.args(args...)...)
 }
 
 // Pull pulls an image as an operator does.
@@ -120,25 +128,41 @@ func (c *Containerd) Pull(ctx context.Context, snapshotter, ref string) error {
 	return err
 }
 
-// LayerBytes sums the sizes of the layers of an image that containerd has.
-func (c *Containerd) LayerBytes(ctx context.Context, ref string) (int64, error) {
-	client, err := containerd.New(c.Address(), containerd.WithDefaultNamespace("default"))
+// Mount mounts an image without a container, read-only, at a new directory,
+// and returns it.
+func (c *Containerd) Mount(ctx context.Context, snapshotter, ref string) (dir string, err error) {
+	if dir, err = os.MkdirTemp(c.host.dir, "mount"); err != nil {
+		return "", err
+	}
+	_, err = c.Ctr(ctx, "image", "mount", "--snapshotter", snapshotter, ref, dir)
+	return dir, err
+}
+
+// Unmount undoes Mount.
+func (c *Containerd) Unmount(ctx context.Context, snapshotter, dir string) error {
+	_, err := c.Ctr(ctx, "image", "unmount", "--snapshotter", snapshotter, "--rm", dir)
+	return err
+}
+
+// Namespace returns the same containerd, used in another namespace.
+func (c *Containerd) Namespace(name string) *Containerd {
+	n := *c
+	n.namespace = name
+	return &n
+}
+
+// Layers lists the layers of an image that containerd has.
+func (c *Containerd) Layers(ctx context.Context, ref string) ([]ocispec.Descriptor, error) {
+	client, err := containerd.New(c.Address(), containerd.WithDefaultNamespace(c.namespace))
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer client.Close()
-	ctx = namespaces.WithNamespace(ctx, "default")
+	ctx = namespaces.WithNamespace(ctx, c.namespace)
 	image, err := client.ImageService().Get(ctx, ref)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	manifest, err := images.Manifest(ctx, client.ContentStore(), image.Target, platforms.Default())
-	if err != nil {
-		return 0, err
-	}
-	var n int64
-	for _, l := range manifest.Layers {
-		n += l.Size
-	}
-	return n, nil
+	return manifest.Layers, err
 }

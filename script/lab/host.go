@@ -120,8 +120,8 @@ func (h *Host) Start(name string, argv ...string) (*Proc, error) {
 // Pid is the process's id.
 func (p *Proc) Pid() int { return p.cmd.Process.Pid }
 
-// Log is the file with all that the process printed.
-func (p *Proc) Log() string { return p.log }
+// LogFile is the file with all that the process printed.
+func (p *Proc) LogFile() string { return p.log }
 
 // Kill kills the process as a crash would, and waits for its end.
 func (p *Proc) Kill() {

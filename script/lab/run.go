@@ -51,9 +51,9 @@ func (c *Containerd) Exec(ctx context.Context, snapshotter, ref string, argv ...
 // container runs a new container to its end.
 func (c *Containerd) container(ctx context.Context, snapshotter, ref string, argv []string, line func(string)) (string, error) {
 	id := "f" + strconv.FormatInt(c.nextID.Add(1), 10) + "-" + c.host.name
-	args := append([]string{"--address", c.Address(), "run", "--rm", "--snapshotter", snapshotter,
-		"--cgroup", "/" + string(c.host.group) + "/" + id, "--runc-root", c.path("runc"), ref, id}, argv...)
-	cmd := c.host.Command(ctx, c.release.program(c.host.lab.tools, "ctr"), args...)
+	args := c.args("run", "--rm", "--snapshotter", snapshotter,
+		"--cgroup", "/"+string(c.host.group)+"/"+id, "--runc-root", c.path("runc"), ref, id)
+	cmd := c.host.Command(ctx, c.release.program(c.host.lab.tools, "ctr"), append(args, argv...)...)
 	var complaint, all strings.Builder
 	cmd.Stderr = &complaint
 	stdout, err := cmd.StdoutPipe()

@@ -1,0 +1,197 @@
+package e2e
+
+import (
+	"archive/tar"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/faasnet/faasnet/fs/index/indextest"
+	"github.com/faasnet/faasnet/script/lab"
+)
+
+// same fails the test unless ref, mounted by our snapshotter, has all files
+// that overlayfs gives after a full pull and unpack of plain.
+func (v *vm) same(c *lab.Containerd, ref, plain string) {
+	v.Helper()
+	v.check(c.Pull(v.Context(), "overlayfs", plain))
+	want, done := v.mounted(c, "overlayfs", plain)
+	defer done()
+	got, done := v.mounted(c, "faasnet", ref)
+	defer done()
+	compare(v, want, got)
+}
+
+func compare(t testing.TB, want, got string) {
+	t.Helper()
+	indextest.Compare(t, want, got, indextest.Options{SkipMtime: implicit})
+}
+
+// implicit reports whether some layer of a test image has entries below dir but
+// none for it: containerd gives such a directory the time of the unpacking.
+func implicit(dir string) bool {
+	return slices.Contains([]string{".", "app", "d", "priv", "x", "x/y", "many"}, dir)
+}
+
+// The product's main job: an image is pulled without its layers, its function
+// is READY, and the root file system is the one of a full unpack.
+func TestPullAndRun(t *testing.T) {
+	for _, release := range []lab.Release{lab.Current, lab.Debian} {
+		for _, name := range []string{"a", "b"} {
+			t.Run(fmt.Sprintf("%s/%s", release, name), func(t *testing.T) {
+				v := newVM(t, release, "", lab.DaemonConfig{NoBackground: true})
+				img := v.built(name)
+				before := must(v.link.Sent())(t)
+				begin := time.Now()
+				v.pullLazily(release, img.lazy)
+				pulled := time.Since(begin)
+				v.check(v.RunReady(t.Context(), "faasnet", img.lazy))
+				t.Logf("pulled after %v, ran for %v, %.1f MB fetched", pulled, time.Since(begin)-pulled, float64(must(v.link.Sent())(t)-before)/1e6)
+				if n := v.blobs(img.lazy); n > 0 {
+					t.Errorf("%d layers were downloaded", n)
+				}
+				if release == lab.Current { // 1.6 unpacks times with less than ns
+					v.same(v.Containerd, img.lazy, img.plain)
+				}
+			})
+		}
+	}
+}
+
+// Conversion takes an image away from nobody: plain containerd pulls, unpacks
+// and runs the converted one, and its files are the same.
+func TestConvertedImageWithoutUs(t *testing.T) {
+	for _, name := range []string{"b", "shapes"} {
+		t.Run(name, func(t *testing.T) {
+			v := newVM(t, lab.Current, "", lab.DaemonConfig{})
+			var img image
+			if name == "shapes" {
+				img = v.push(name, v.write(shapes()...))
+			} else {
+				img = v.built(name)
+			}
+			v.check(v.Pull(t.Context(), "overlayfs", img.lazy))
+			v.check(v.RunReady(t.Context(), "overlayfs", img.lazy))
+			v.check(v.Pull(t.Context(), "overlayfs", img.plain))
+			want, done := v.mounted(v.Containerd, "overlayfs", img.plain)
+			defer done()
+			got, done := v.mounted(v.Containerd, "overlayfs", img.lazy)
+			defer done()
+			compare(t, want, got)
+		})
+	}
+}
+
+func TestEveryKindOfFile(t *testing.T) {
+	v := newVM(t, lab.Current, "", lab.DaemonConfig{})
+	img := v.push("shapes", v.write(shapes()...))
+	v.check(v.Pull(t.Context(), "faasnet", img.lazy))
+	v.check(v.RunReady(t.Context(), "faasnet", img.lazy))
+	v.same(v.Containerd, img.lazy, img.plain)
+	out := must(v.Exec(t.Context(), "faasnet", img.lazy, "/bin/sh", "-c", "echo more >>/priv/key; rm /d/file; cat /priv/key; ls -A /d/sub"))(t)
+	if out != "keymore\nnew\n" {
+		t.Errorf("a container that writes sees %q", out)
+	}
+}
+
+// An image of 127 layers, the index layer among them.
+func TestManyLayers(t *testing.T) {
+	v := newVM(t, lab.Current, "", lab.DaemonConfig{})
+	img := v.push("many", v.write(many(125)...))
+	v.check(v.Pull(t.Context(), "faasnet", img.lazy))
+	if n := len(must(v.Layers(t.Context(), img.lazy))(t)); n != 127 {
+		t.Errorf("the image has %d layers", n)
+	}
+	v.check(v.RunReady(t.Context(), "faasnet", img.lazy))
+	if n := v.blobs(img.lazy); n > 0 {
+		t.Errorf("%d layers were downloaded", n)
+	}
+	v.same(v.Containerd, img.lazy, img.plain)
+}
+
+func TestTwoNamespaces(t *testing.T) {
+	v := newVM(t, lab.Current, "", lab.DaemonConfig{})
+	img := v.push("shapes", v.write(shapes()...))
+	other := v.Namespace("other")
+	for _, c := range []*lab.Containerd{v.Containerd, other} {
+		v.check(c.Pull(t.Context(), "faasnet", img.lazy))
+		v.check(c.RunReady(t.Context(), "faasnet", img.lazy))
+	}
+	must(v.Ctr(t.Context(), "image", "rm", "--sync", img.lazy))(t)
+	v.check(other.RunReady(t.Context(), "faasnet", img.lazy))
+	v.same(other, img.lazy, img.plain)
+}
+
+// A base image that is pulled after an image made from it has all its layers
+// already: containerd asks for none of them, not even for its index.
+func TestBaseAfterDerived(t *testing.T) {
+	v := newVM(t, lab.Current, "", lab.DaemonConfig{})
+	layers := shapes()
+	base := v.push("base", v.write(layers[:2]...))
+	derived := v.push("derived", v.write(layers...))
+	for _, img := range []image{derived, base} {
+		v.check(v.Pull(t.Context(), "faasnet", img.lazy))
+		v.check(v.RunReady(t.Context(), "faasnet", img.lazy))
+		v.same(v.Containerd, img.lazy, img.plain)
+	}
+}
+
+// Converted and ordinary layers in any order make the tree that overlayfs makes
+// of them, and those that can stay lazy do.
+func TestMixedLayers(t *testing.T) {
+	v := newVM(t, lab.Current, "", lab.DaemonConfig{})
+	img := v.push("shapes", v.write(shapes()...))
+	for _, lazy := range [][]bool{
+		{true, false, true, false, true},
+		{false, true, false, true, false},
+		{true, true, false, false, true},
+		{false, false, true, true, true},
+		{true, true, true, true, false},
+	} {
+		t.Run(fmt.Sprint(lazy), func(t *testing.T) {
+			v := &vm{world: v.world, TB: t, host: v.host, daemon: v.daemon, Containerd: v.Namespace(strings.Trim(strings.ReplaceAll(fmt.Sprint(lazy), " ", "-"), "[]"))}
+			mixed := v.mix("shapes", img, lazy)
+			v.check(v.Pull(t.Context(), "faasnet", mixed.lazy))
+			v.check(v.RunReady(t.Context(), "faasnet", mixed.lazy))
+			v.same(v.Containerd, mixed.lazy, img.plain)
+		})
+	}
+}
+
+// An image that is not ours is unpacked as usual, and log and metrics say why.
+func TestOrdinaryImage(t *testing.T) {
+	v := newVM(t, lab.Current, "", lab.DaemonConfig{})
+	img := v.push("shapes", v.write(shapes()...))
+	v.check(v.Pull(t.Context(), "faasnet", img.plain))
+	v.check(v.RunReady(t.Context(), "faasnet", img.plain))
+	v.same(v.Containerd, img.plain, img.plain)
+	log := string(must(os.ReadFile(v.daemon.LogFile()))(t))
+	if n := strings.Count(log, "level=info"); n == 0 || !strings.Contains(log, "unpack") {
+		t.Errorf("the log gives no reason: %s", log)
+	}
+}
+
+// A container may be stopped with the daemon, and started again: what was
+// pulled and read before is there without the registry.
+func TestRestartWithoutRegistry(t *testing.T) {
+	v := newVM(t, lab.Current, "", lab.DaemonConfig{})
+	content := random(9, 4<<20)
+	img := v.push("restart", v.write(entries(map[string][]byte{"data": content}, tar.Header{Name: "data", Mode: 0o644})))
+	v.check(v.Pull(t.Context(), "faasnet", img.lazy))
+	sum := func() string {
+		return must(v.Exec(t.Context(), "faasnet", img.lazy, "/bin/sh", "-c", "sha256sum </data"))(t)
+	}
+	before := sum()
+	v.check(v.daemon.Stop(30 * time.Second))
+	sent := must(v.link.Sent())(t)
+	v.check(v.daemon.Start(t.Context()))
+	if after := sum(); after != before {
+		t.Errorf("read %s before and %s after the restart", before, after)
+	}
+	if n := must(v.link.Sent())(t) - sent; n > 64<<10 { // a little for who asks the registry for its health
+		t.Errorf("%d bytes were fetched again", n)
+	}
+}
