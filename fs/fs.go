@@ -36,6 +36,9 @@ const (
 	mountsDir = "m"      // EROFS mounts; short, since overlayfs gets the paths in one page of options
 )
 
+// maxTurns bounds the mounts being made at a time.
+const maxTurns = 4
+
 // Options of an FS. The zero value is good.
 type Options struct {
 	// ReadTimeout bounds each READ of the kernel; after it the reader gets EIO.
@@ -48,8 +51,8 @@ type Options struct {
 	// less in memory, and for many small files four times the READs. It holds for
 	// mounts without local devices: those may need larger alignment than 512 bytes.
 	DirectIO bool
-	// Grace is how long Close waits for readers to let go of the FUSE mount
-	// before it aborts them. The default is 3 s.
+	// Grace is how long an unmount may take, and how long Close waits for readers
+	// to let go of the FUSE mount before it aborts them. The default is 3 s.
 	Grace time.Duration
 	// Registerer takes the metrics; nil means none.
 	Registerer prometheus.Registerer
@@ -88,6 +91,7 @@ type FS struct {
 	serving chan struct{} // closed by the first Run
 	ended   chan struct{} // closed when the FUSE connection has ended
 	busy    sync.WaitGroup
+	turns   chan struct{} // a token for each mount being made
 
 	mu     sync.Mutex // guards mounts and closed; taken before none other
 	mounts map[*Mount]struct{}
@@ -125,7 +129,7 @@ func New(ctx context.Context, dir string, o Options) (*FS, error) {
 		dir: dir, o: o, metrics: m, epoch: hex.EncodeToString(epoch[:]),
 		images:  images{dir: filepath.Join(dir, imagesDir), refs: map[string]int{}, checked: map[[sha256.Size]byte]struct{}{}},
 		serving: make(chan struct{}), ended: make(chan struct{}),
-		mounts: map[*Mount]struct{}{},
+		mounts: map[*Mount]struct{}{}, turns: make(chan struct{}, maxTurns),
 	}
 	f.ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	f.flat = &flat{

@@ -33,6 +33,19 @@ func TestMount127Devices(t *testing.T) {
 	}
 }
 
+func TestFU02_SetuidAndDevicesWork(t *testing.T) {
+	f := newFS(t, Options{})
+	l, tree := newLayer(t, entry{name: "f", data: random(1, 10)})
+	m := mount(t, f, []*index.Tree{tree}, l)
+	var st unix.Statfs_t
+	if err := unix.Statfs(m.Dir(), &st); err != nil {
+		t.Fatal(err)
+	}
+	if st.Flags&(unix.ST_NOSUID|unix.ST_NODEV|unix.ST_NOEXEC) != 0 || st.Flags&unix.ST_RDONLY == 0 {
+		t.Errorf("flags of the mount %#x, want read-only and nothing else", st.Flags)
+	}
+}
+
 // walk does what find and stat do and returns the inode number of each path.
 func walk(t *testing.T, root string) map[string]uint64 {
 	t.Helper()

@@ -23,8 +23,15 @@ type Mount struct {
 	dir  string
 	lazy int // devices that need the daemon
 
-	mu   sync.Mutex // guards undo; taken before FS.mu
-	undo []func()   // what Close does after the unmount, last first; nil once done
+	mu     sync.Mutex // guards the rest; taken before FS.mu
+	undo   []func()   // what is done after the unmount, last first; nil once it is
+	ending *ending    // the unmount under way
+}
+
+// ending is one try to unmount.
+type ending struct {
+	done chan struct{}
+	err  error // valid after done
 }
 
 // Dir is where the file tree is: an absolute path without ':'.
@@ -60,7 +67,7 @@ func (f *FS) Mount(ctx context.Context, img []byte, files []File) (*Mount, error
 	result := make(chan error)
 	go func() {
 		defer f.busy.Done()
-		err := m.mount(img, files)
+		err := m.turn(ctx, img, files)
 		select {
 		case result <- err:
 		case <-ctx.Done():
@@ -90,6 +97,18 @@ func (f *FS) begin() error {
 	}
 	f.busy.Add(1)
 	return nil
+}
+
+// turn waits until few other mounts are being made: each needs a descriptor for
+// every device while it is.
+func (m *Mount) turn(ctx context.Context, img []byte, files []File) error {
+	select {
+	case m.fs.turns <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-m.fs.turns }()
+	return m.mount(img, files)
 }
 
 func (m *Mount) mount(img []byte, files []File) (err error) {
@@ -192,16 +211,39 @@ func (m *Mount) data() string {
 // Close unmounts. A mount that is still in use is detached; who has it goes on
 // reading when it is local, and else gets EIO for what the kernel has not cached.
 // After an error the mount is as before and Close may be called again; after
-// success it does nothing.
+// success it does nothing. The kernel may wait for READs in flight: when it does
+// so for longer than the grace time, Close returns ErrUnavailable and the
+// unmount goes on.
 func (m *Mount) Close() error {
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	if m.undo == nil {
+		m.mu.Unlock()
 		return nil
 	}
-	if err := unmount(m.dir); err != nil {
-		return err
+	e := m.ending
+	if e == nil {
+		e = &ending{done: make(chan struct{})}
+		m.ending = e
+		m.fs.busy.Go(func() { m.end(e) })
 	}
-	m.unwind()
-	return nil
+	m.mu.Unlock()
+	grace := time.NewTimer(m.fs.o.Grace)
+	defer grace.Stop()
+	select {
+	case <-e.done:
+		return e.err
+	case <-grace.C:
+		return fmt.Errorf("unmount %s has not ended after %v: %w", m.dir, m.fs.o.Grace, errdefs.ErrUnavailable)
+	}
+}
+
+func (m *Mount) end(e *ending) {
+	e.err = unmount(m.dir)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if e.err == nil {
+		m.unwind()
+	}
+	m.ending = nil
+	close(e.done)
 }
