@@ -39,7 +39,6 @@ func (t *tokens) host(host string, add bool) *hostAuth {
 type hostAuth struct {
 	mu     sync.Mutex                // guards all below; not held over a request
 	scheme auth.AuthenticationScheme // 0: never asked
-	basic  string                    // value of the header
 	realm  realm
 	scopes map[string]*token // by the scopes that the caller asks for
 }
@@ -81,23 +80,32 @@ func (a *authorizer) Authorize(ctx context.Context, req *http.Request) error {
 		return nil
 	}
 	h.mu.Lock()
-	scheme, basic, where := h.scheme, h.basic, h.realm
-	var k *token
-	if scheme == auth.BearerAuth {
-		k = h.token(scopeKey(ctx))
-	}
+	scheme, where, k := h.scheme, h.realm, h.token(scopeKey(ctx))
 	h.mu.Unlock()
-	switch {
-	case k != nil:
+	switch scheme {
+	case auth.BearerAuth:
 		v, err := k.get(ctx, a, req.URL.Host, where, docker.GetTokenScopes(ctx, nil))
 		if err != nil {
 			return err
 		}
 		req.Header.Set("Authorization", "Bearer "+v)
-	case basic != "":
-		req.Header.Set("Authorization", basic)
+	case auth.BasicAuth:
+		if v := k.password(); v != "" {
+			req.Header.Set("Authorization", v)
+		}
 	}
 	return nil
+}
+
+// repositoryOf returns the repository that scopes are about; "" when they name
+// none.
+func repositoryOf(scopes []string) string {
+	for _, s := range scopes {
+		if f := strings.Split(s, ":"); len(f) == 3 && f[0] == "repository" {
+			return f[1]
+		}
+	}
+	return ""
 }
 
 // maxChallenges bounds the answers 401 to one request.
@@ -153,7 +161,7 @@ func (h *hostAuth) challenged(ctx context.Context, c auth.Challenge, sent string
 // basic reads the credentials again; they are worth a try when they differ from
 // what was sent.
 func (a *authorizer) basic(ctx context.Context, h *hostAuth, host, sent string) error {
-	cred, err := a.tokens.c.creds.get(ctx, host)
+	cred, err := a.tokens.c.creds.get(ctx, host, repositoryOf(docker.GetTokenScopes(ctx, nil)))
 	if err != nil {
 		return err
 	}
@@ -162,7 +170,8 @@ func (a *authorizer) basic(ctx context.Context, h *hostAuth, host, sent string) 
 	}
 	v := "Basic " + base64.StdEncoding.EncodeToString([]byte(cred.Username+":"+cred.Password))
 	h.mu.Lock()
-	h.scheme, h.basic = auth.BasicAuth, v
+	h.scheme = auth.BasicAuth
+	h.token(scopeKey(ctx)).tell(v)
 	h.mu.Unlock()
 	if v == sent {
 		return rejected(host)

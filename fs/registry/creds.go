@@ -34,7 +34,7 @@ func (c Credential) GoString() string { return c.String() }
 // credentials finds the credential of a host, anew each time it is asked, so
 // that rotated files and helpers that print something new are honoured.
 type credentials struct {
-	ask     func(context.Context, string) (Credential, error)
+	ask     func(ctx context.Context, host, repository string) (Credential, error)
 	dir     string
 	timeout time.Duration // of a helper
 }
@@ -44,9 +44,9 @@ const helperPrefix = "docker-credential-"
 
 // get returns the zero Credential where there is none. Its errors quote
 // neither files nor helpers: both hold secrets.
-func (c credentials) get(ctx context.Context, host string) (Credential, error) {
+func (c credentials) get(ctx context.Context, host, repository string) (Credential, error) {
 	if c.ask != nil {
-		cred, err := c.ask(ctx, host)
+		cred, err := c.ask(ctx, host, repository)
 		if err != nil {
 			return Credential{}, fmt.Errorf("credentials of %s: %w", host, err)
 		}

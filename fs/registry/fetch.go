@@ -50,7 +50,7 @@ func (a *attempt) request(ctx context.Context, u *url.URL) (*http.Response, erro
 		req.Header.Set("User-Agent", a.r.c.opts.UserAgent)
 		req.Header.Set("Accept-Encoding", "identity")
 		req.Header.Set("Range", fmt.Sprintf("bytes=%d-%d", a.ref.Offset, a.ref.Offset+int64(a.ref.Size)-1))
-		resp, err := a.e.via(u).Do(req)
+		resp, err := a.e.via(u).RoundTrip(req)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", redacted(u), transportError(ctx, err))
 		}

@@ -32,12 +32,12 @@ type namespace struct {
 
 // endpoint is one host that serves a namespace.
 type endpoint struct {
-	docker.RegistryHost                 // Client and Authorizer are ours
-	ns                  string          // for mirrors: the namespace asked for; else ""
-	bare                *http.Transport // of Client, without containerd's fallback to http
-	fallback            bool            // Client has that fallback
-	others              *http.Client    // for other hosts that it sends us to
-	follow              *http.Client    // follows redirects, to this and other hosts
+	docker.RegistryHost                   // Client and Authorizer are ours
+	ns                  string            // for mirrors: the namespace asked for; else ""
+	home                http.RoundTripper // to it
+	others              http.RoundTripper // to other hosts that it sends us to
+	bare                *http.Transport   // below both
+	fallback            bool              // home has containerd's fallback to http
 	lane                *lane
 	direct              atomic.Bool // the last blob came from it, not from a redirect
 }
@@ -153,12 +153,11 @@ func (c *Client) configure(host, dir string) (*namespace, error) {
 	for _, h := range found {
 		e := &endpoint{RegistryHost: h, bare: bare[h.Client], lane: c.lane(h.Host)}
 		e.fallback = h.Client.Transport != http.RoundTripper(e.bare)
-		e.others = c.client(e.bare)
-		e.follow = &http.Client{Transport: redirecting{e}, CheckRedirect: stay}
+		e.home, e.others = &paced{c, h.Client.Transport}, &paced{c, e.bare}
 		if h.Host != host && !(host == "docker.io" && h.Host == "registry-1.docker.io") {
 			e.ns = host
 		}
-		e.Client = c.client(h.Client.Transport)
+		e.Client = &http.Client{Transport: redirecting{e}}
 		e.Authorizer = &authorizer{tokens: c.tokens, endpoint: e}
 		n.endpoints = append(n.endpoints, e)
 	}

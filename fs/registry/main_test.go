@@ -6,6 +6,8 @@ import (
 	"crypto/sha256"
 	"errors"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"testing"
@@ -78,8 +80,8 @@ func blobs(t *testing.T, c *Client, ref string) block.Source {
 }
 
 // static is a source of one credential for all hosts.
-func static(user, password string) func(context.Context, string) (Credential, error) {
-	return func(context.Context, string) (Credential, error) {
+func static(user, password string) func(context.Context, string, string) (Credential, error) {
+	return func(context.Context, string, string) (Credential, error) {
 		return Credential{Username: user, Password: password}, nil
 	}
 }
@@ -87,7 +89,7 @@ func static(user, password string) func(context.Context, string) (Credential, er
 // byHost is a source of credentials by host.
 type byHost map[string]Credential
 
-func (m byHost) get(_ context.Context, host string) (Credential, error) { return m[host], nil }
+func (m byHost) get(_ context.Context, host, _ string) (Credential, error) { return m[host], nil }
 
 type reader = block.Source
 
@@ -100,4 +102,12 @@ func hostsToml(t *testing.T, host, text string) string {
 		t.Fatal(err)
 	}
 	return root
+}
+
+// newServer serves h on loopback until the test ends and returns its URL.
+func newServer(t *testing.T, h http.Handler) string {
+	t.Helper()
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	return s.URL
 }

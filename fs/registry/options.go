@@ -26,9 +26,9 @@ type Options struct {
 	// a directory in HostsDirs says there whether it is.
 	SkipVerify []string
 
-	// Credentials is asked first; nil, or an answer without credentials, asks
-	// DockerConfig.
-	Credentials func(ctx context.Context, host string) (Credential, error)
+	// Credentials is asked first, with the host:port of requests and the path of
+	// the repository; nil, or an answer without credentials, asks DockerConfig.
+	Credentials func(ctx context.Context, host, repository string) (Credential, error)
 	// DockerConfig is the directory of Docker's config.json; "" for none. The
 	// file is read, and its helpers are run, each time credentials are needed.
 	DockerConfig string

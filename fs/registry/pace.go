@@ -48,7 +48,7 @@ func (p *pace) wait(ctx context.Context) error {
 			return fmt.Errorf("rate limit of the registry: next request in %v: %w", d.Round(time.Millisecond), errdefs.ErrUnavailable)
 		}
 		if !sleep(ctx, d) {
-			return ctx.Err()
+			return context.Cause(ctx)
 		}
 	}
 }

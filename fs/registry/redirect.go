@@ -57,11 +57,12 @@ func (e *endpoint) carries(from, to *url.URL) bool {
 	return from.Hostname() == to.Hostname() && (to.Scheme == "https" || from.Scheme == "http" || e.fallback && from.Host == e.Host)
 }
 
-// via returns the client for a request to u. Another host than the endpoint is
-// never spoken to over http because TLS failed.
-func (e *endpoint) via(u *url.URL) *http.Client {
+// via returns the transport for a request to u. Another host than the endpoint
+// is never spoken to over http because TLS failed. No http.Client stands before
+// it: that follows redirects, and quotes them in errors.
+func (e *endpoint) via(u *url.URL) http.RoundTripper {
 	if e.own(u) {
-		return e.Client
+		return e.home
 	}
 	return e.others
 }
@@ -100,8 +101,14 @@ type redirecting struct{ e *endpoint }
 
 // RoundTrip implements http.RoundTripper.
 func (t redirecting) RoundTrip(req *http.Request) (*http.Response, error) {
-	resp, err := t.e.via(req.URL).Transport.RoundTrip(req)
+	resp, err := t.e.via(req.URL).RoundTrip(req)
 	if req.Method != http.MethodGet && req.Method != http.MethodHead {
+		if err == nil && redirects(resp.StatusCode) {
+			if _, err = location(resp, req.URL); err != nil {
+				drain(resp.Body)
+				return nil, err // http.Client would quote it
+			}
+		}
 		return resp, err
 	}
 	at := req.URL
@@ -121,7 +128,7 @@ func (t redirecting) RoundTrip(req *http.Request) (*http.Response, error) {
 				next.Header.Del(k)
 			}
 		}
-		if resp, err = t.e.via(at).Transport.RoundTrip(next); err != nil {
+		if resp, err = t.e.via(at).RoundTrip(next); err != nil {
 			return nil, fmt.Errorf("%s: %w", at.Host, err)
 		}
 		shown := *at

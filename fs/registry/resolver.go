@@ -18,7 +18,6 @@ func (c *Client) Hosts(host string) ([]docker.RegistryHost, error) {
 	hosts := make([]docker.RegistryHost, len(n.endpoints))
 	for i, e := range n.endpoints {
 		hosts[i] = e.RegistryHost
-		hosts[i].Client = &http.Client{Transport: redirecting{e}}
 	}
 	return hosts, nil
 }

@@ -89,7 +89,7 @@ func TestPushAndPull(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			reg := registrytest.New(t, o)
-			c := newClient(t, Options{Credentials: func(context.Context, string) (Credential, error) {
+			c := newClient(t, Options{Credentials: func(context.Context, string, string) (Credential, error) {
 				return Credential{Username: "u", Password: "p"}, nil
 			}})
 			layer := bytes.Repeat([]byte("layer "), 100_000)

@@ -118,10 +118,10 @@ func (r *repository) round(ctx context.Context, ref block.Ref, p []byte) error {
 			e.lane.mark(true)
 			return nil
 		}
-		if ctx.Err() != nil {
-			return errors.Join(errs...)
-		}
 		errs = append(errs, err)
+		if ctx.Err() != nil {
+			return join(errs)
+		}
 		switch {
 		case isFinal(err), errdefs.IsDataLoss(err):
 			b.avoid()

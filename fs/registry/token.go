@@ -30,7 +30,7 @@ const (
 	tokenBackoff, maxTokenBackoff = time.Second, 10 * time.Second
 )
 
-// token is the token of one host and set of scopes.
+// token is what one host is told for one set of scopes.
 type token struct {
 	mu     sync.Mutex // guards all below
 	scopes []string   // that challenges asked for, beyond the caller's
@@ -41,15 +41,33 @@ type token struct {
 	fails  int        // in a row
 	retry  time.Time  // no request before
 	err    error      // of the last failure
+	basic  string     // the header of a host that wants a password instead
 }
 
-// flight is one request for a token; done is closed when it has ended.
-type flight struct{ done chan struct{} }
+func (k *token) password() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.basic
+}
 
-// get returns a token, and sees to it that there is one later.
+func (k *token) tell(basic string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.basic = basic
+}
+
+// flight is one request for a token. What it gave may be read after done.
+type flight struct {
+	done  chan struct{}
+	value string
+	err   error
+}
+
+// get returns a token, and sees to it that there is one later. It waits for one
+// request for a token at most, and for the end of one pause after failures.
 func (k *token) get(ctx context.Context, a *authorizer, host string, r realm, scopes []string) (string, error) {
-	for tries := 0; ; tries++ {
-		v, f, wait, err := k.look(ctx, a, host, r, scopes)
+	for paused := false; ; {
+		v, f, pause, err := k.look(ctx, a, host, r, scopes)
 		switch {
 		case v != "":
 			return v, nil
@@ -57,19 +75,15 @@ func (k *token) get(ctx context.Context, a *authorizer, host string, r realm, sc
 			select {
 			case <-f.done:
 			case <-ctx.Done():
-				return "", ctx.Err()
+				return "", context.Cause(ctx)
 			}
-			if tries > 0 {
-				continue
-			}
-			if err := k.failure(); err != nil {
-				return "", err
-			}
-		case errdefs.IsUnauthorized(err) || tooLate(ctx, wait):
+			return f.value, f.err
+		case paused || errdefs.IsUnauthorized(err) || tooLate(ctx, pause):
 			return "", err
-		case !sleep(ctx, wait):
-			return "", ctx.Err()
+		case !sleep(ctx, pause):
+			return "", context.Cause(ctx)
 		}
+		paused = true
 	}
 }
 
@@ -109,15 +123,6 @@ func (k *token) look(ctx context.Context, a *authorizer, host string, r realm, s
 	return "", k.flight, 0, nil
 }
 
-func (k *token) failure() error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.value == "" || !time.Now().Before(k.hard) {
-		return k.err
-	}
-	return nil
-}
-
 // refresh is one flight.
 func (k *token) refresh(ctx context.Context, a *authorizer, host string, r realm, scopes []string, f *flight) {
 	ctx, cancel := context.WithTimeout(ctx, tokenTimeout)
@@ -131,10 +136,12 @@ func (k *token) refresh(ctx context.Context, a *authorizer, host string, r realm
 	k.flight = nil
 	if err != nil {
 		k.err = fmt.Errorf("token for %s: %w", host, err)
+		f.err = k.err
 		k.retry = time.Now().Add(backoff(tokenBackoff, maxTokenBackoff, k.fails))
 		k.fails++
 		return
 	}
+	f.value = value
 	k.value, k.err, k.fails, k.retry = value, nil, 0, time.Time{}
 	part := soonest + rand.Float64()*(latest-soonest)
 	k.soft = begin.Add(time.Duration(float64(life) * part))

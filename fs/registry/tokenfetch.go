@@ -36,7 +36,7 @@ const maxTokenAnswer = 1 << 20
 
 // fetch asks a token server once.
 func (a *authorizer) fetch(ctx context.Context, host string, r realm, scopes []string) (string, time.Duration, error) {
-	cred, err := a.tokens.c.creds.get(ctx, host)
+	cred, err := a.tokens.c.creds.get(ctx, host, repositoryOf(scopes))
 	if err != nil {
 		return "", 0, err
 	}
@@ -57,7 +57,7 @@ func (a *authorizer) fetch(ctx context.Context, host string, r realm, scopes []s
 			}
 		}
 	}
-	resp, err := a.endpoint.follow.Do(req)
+	resp, err := redirecting{a.endpoint}.RoundTrip(req)
 	if err != nil {
 		return "", 0, fmt.Errorf("%s: %w", req.URL.Host, transportError(ctx, err))
 	}

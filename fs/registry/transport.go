@@ -31,14 +31,6 @@ func (c *Client) tune(t *http.Transport) {
 	t.HTTP2 = &http.HTTP2Config{SendPingTimeout: c.opts.Idle / 2, PingTimeout: c.opts.Idle / 2}
 }
 
-// client makes the client of one endpoint. It follows no redirect: whoever
-// uses it decides which credentials go where.
-func (c *Client) client(t http.RoundTripper) *http.Client {
-	return &http.Client{Transport: &paced{c: c, next: t}, CheckRedirect: stay}
-}
-
-func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-
 // paced keeps requests within the rate that their host allows.
 type paced struct {
 	c    *Client

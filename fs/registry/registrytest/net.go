@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// Net is a network in memory with hosts of any name. Its connections are
-// net.Pipes, so that it works in a bubble of testing/synctest. The zero value
+// Net is a network in memory with hosts of any name. It works in a bubble of
+// testing/synctest. The zero value
 // is ready; it is safe for concurrent use.
 type Net struct {
 	mu    sync.Mutex // guards hosts, dials
@@ -63,7 +63,7 @@ func (n *Net) DialContext(ctx context.Context, network, addr string) (net.Conn, 
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	here, there := net.Pipe()
+	here, there := pipe(l.addr)
 	select {
 	case l.conns <- there:
 		return here, nil

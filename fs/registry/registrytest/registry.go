@@ -140,6 +140,9 @@ func (r *Registry) Close() {
 // Host returns the host:port that references to this registry begin with.
 func (r *Registry) Host() string { return r.name }
 
+// Addr returns the address that the registry listens on.
+func (r *Registry) Addr() string { return r.conns.Addr().String() }
+
 // URL returns scheme://host:port of the registry.
 func (r *Registry) URL() string { return r.scheme + "://" + r.name }
 
