@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -134,10 +135,22 @@ func reportStale(ctx context.Context, stale []fs.Stale) {
 			l.Info("mount of an earlier daemon detached, nobody needs it")
 			continue
 		}
-		for _, user := range s.Users {
-			l.WithField("root", user).Warn("restart this container: the daemon that served its files is gone")
+		for _, root := range s.Users {
+			l.WithField("root", root).WithField("container", container(root)).
+				Warn("restart this container: the daemon that served its files is gone")
 		}
 	}
+}
+
+// container names the container whose root file system is at dir, as
+// namespace/id; containerd's shims keep it in <state>/<namespace>/<id>/rootfs.
+// What is mounted elsewhere goes by its directory.
+func container(dir string) string {
+	bundle, ok := strings.CutSuffix(dir, "/rootfs")
+	if !ok || filepath.Base(filepath.Dir(filepath.Dir(bundle))) != "io.containerd.runtime.v2.task" {
+		return dir
+	}
+	return filepath.Base(filepath.Dir(bundle)) + "/" + filepath.Base(bundle)
 }
 
 func fetchOptions(cfg *config.Config, r prometheus.Registerer) fetch.Options {

@@ -374,3 +374,15 @@ func TestCloseLeavesMountsInUse(t *testing.T) {
 		t.Errorf("mount after close: %v", err)
 	}
 }
+
+func TestContainerNames(t *testing.T) {
+	for dir, want := range map[string]string{
+		"/run/containerd/io.containerd.runtime.v2.task/k8s.io/0a1b/rootfs": "k8s.io/0a1b",
+		"/mnt/view": "/mnt/view",
+		"/rootfs":   "/rootfs",
+	} {
+		if got := container(dir); got != want {
+			t.Errorf("%s: %s, want %s", dir, got, want)
+		}
+	}
+}
