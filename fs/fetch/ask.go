@@ -37,6 +37,9 @@ type answer struct {
 
 // ask asks peers and the origin. The next source is asked when the one before
 // fails or is late; the first verified block wins and the others are cancelled.
+// The origin is the last resort and may just be slow, so it is asked a second
+// time for lateness only after half the deadline, and once: that is for a
+// connection that died silently.
 func (f *Fetcher) ask(ctx context.Context, ref block.Ref) (*buffer, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -53,7 +56,7 @@ func (f *Fetcher) ask(ctx context.Context, ref block.Ref) (*buffer, error) {
 		running++
 		if c.from == fromOrigin {
 			attempts++
-			late = nil
+			late = time.After(f.opts.Deadline / 2)
 		} else {
 			late = time.After(f.peers.hedge())
 		}
@@ -72,7 +75,10 @@ func (f *Fetcher) ask(ctx context.Context, ref block.Ref) (*buffer, error) {
 			return nil, fmt.Errorf("%v: %w", ref, errors.Join(append(errs, context.Cause(ctx))...))
 		case <-late:
 			late = nil
-			if len(next) > 0 {
+			if len(next) == 0 && attempts == 1 && running > 0 {
+				next = f.again(ref)
+			}
+			if len(next) > 0 && pause == nil {
 				f.metrics.hedges.Add(1)
 				start()
 			}
@@ -95,12 +101,17 @@ func (f *Fetcher) ask(ctx context.Context, ref block.Ref) (*buffer, error) {
 			case attempts == 0 || attempts >= originAttempts:
 				return nil, errors.Join(errs...)
 			default:
-				next = []candidate{{f.origin(ref.Blob), fromOrigin}}
+				next = f.again(ref)
 				d := originPause << (attempts - 1)
 				pause = time.After(d/2 + rand.N(d))
 			}
 		}
 	}
+}
+
+// again returns the origin as the one to ask.
+func (f *Fetcher) again(ref block.Ref) []candidate {
+	return []candidate{{f.origin(ref.Blob), fromOrigin}}
 }
 
 // candidates returns whom to ask, the origin last.

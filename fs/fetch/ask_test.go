@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -126,6 +127,37 @@ func TestHedge(t *testing.T) {
 		}
 		if n := f.metrics.hedges.Load(); n != 4 {
 			t.Errorf("%d hedges counted, want 4", n)
+		}
+	})
+}
+
+// A request to the origin that gets no answer at all is made once more, while
+// there is time for the answer.
+func TestOriginThatForgets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		of := blocktest.NewLayer(1, blockSize, blockSize)
+		var asked atomic.Int64
+		origin := blocktest.Count(block.SourceFunc(func(ctx context.Context, ref block.Ref, dst []byte) ([]byte, error) {
+			if asked.Add(1) == 1 {
+				return blocktest.Hang().ReadBlock(ctx, ref, dst)
+			}
+			return of.Source().ReadBlock(ctx, ref, dst)
+		}))
+		f := newFetcher(t, newStore(t, store.Options{}), origin, Options{})
+		began := time.Now()
+		if _, err := f.ReadBlock(t.Context(), of.Ref(0), nil); err != nil {
+			t.Error(err)
+		}
+		if d := time.Since(began); d != DefaultDeadline/2 || origin.Calls() != 2 {
+			t.Errorf("answer after %v and %d requests", d, origin.Calls())
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		of := blocktest.NewLayer(1, blockSize, blockSize)
+		origin := blocktest.Count(blocktest.Hang())
+		f := newFetcher(t, newStore(t, store.Options{}), origin, Options{})
+		if _, err := f.ReadBlock(WithPriority(t.Context(), Fill), of.Ref(0), nil); err == nil || origin.Calls() != 2 {
+			t.Errorf("%d requests in vain, want 2: %v", origin.Calls(), err)
 		}
 	})
 }

@@ -35,17 +35,19 @@ func (f *Fetcher) get(ctx context.Context, ref block.Ref, u *urgency) (*buffer, 
 			return nil, fmt.Errorf("fetch: %v has %d bytes, want %d: %w", ref, w.ref.Size, ref.Size, errdefs.ErrDataLoss)
 		case ctx.Err() != nil:
 			return nil, fmt.Errorf("fetch: %v: %w", ref, ctx.Err())
-		case started || !mayAgain(w, ref):
+		case started || w.ref == ref && !mayAgain(ctx, err):
 			return nil, fmt.Errorf("fetch: %w", err)
 		}
 	}
 }
 
-// mayAgain reports whether somebody who joined the failed flight w for ref has
-// reason to start another one: w ran out of its own time, which began earlier,
-// or looked for the block where somebody else said that it was.
-func mayAgain(w *work, ref block.Ref) bool {
-	return w.ref != ref || errors.Is(w.err, context.DeadlineExceeded)
+// mayAgain reports whether somebody who joined work that failed with err has
+// reason to start it anew: it ran out of its own time, which began earlier, and
+// there is enough left of the time of ctx. Work for another reference may also
+// have looked in the wrong place; that is for the caller to see.
+func mayAgain(ctx context.Context, err error) bool {
+	end, ok := ctx.Deadline()
+	return errors.Is(err, context.DeadlineExceeded) && (!ok || time.Until(end) > grace)
 }
 
 // fly is one flight. It looks into the store once more: the block may have come

@@ -100,6 +100,7 @@ func TestCD05_FailureLeavesNoMark(t *testing.T) {
 			if err := w.read(t.Context(), f, l, of, 1); err != nil {
 				t.Errorf("%s: read after healing: %v", name, err)
 			}
+			synctest.Wait() // the block is being put
 			if n := len(f.flights.works) + len(l.calls.works); n != 0 {
 				t.Errorf("%s: %d marks stay", name, n)
 			}
@@ -111,7 +112,7 @@ func TestCD05_FailureLeavesNoMark(t *testing.T) {
 func TestCD06_FirstReaderLeaves(t *testing.T) {
 	inBubble(t, func(t *testing.T, w way) {
 		of := blocktest.NewLayer(1, blockSize, blockSize)
-		origin := blocktest.Count(blocktest.Delay(of.Source(), 5*time.Second))
+		origin := blocktest.Count(blocktest.Delay(of.Source(), 4*time.Second))
 		f := newFetcher(t, newStore(t, store.Options{}), origin, Options{})
 		l := openLayer(t, f, of)
 		actx, kill := context.WithCancel(t.Context())
@@ -142,7 +143,7 @@ func TestCD06_FirstReaderLeaves(t *testing.T) {
 func TestCD06_AllLeave(t *testing.T) {
 	inBubble(t, func(t *testing.T, w way) {
 		of := blocktest.NewLayer(1, blockSize, blockSize)
-		origin := blocktest.Count(blocktest.Delay(of.Source(), 8*time.Second))
+		origin := blocktest.Count(blocktest.Delay(of.Source(), 4*time.Second))
 		f := newFetcher(t, newStore(t, store.Options{}), origin, Options{})
 		l := openLayer(t, f, of)
 		leave := func() {

@@ -2,7 +2,6 @@ package fetch
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 
@@ -133,7 +132,7 @@ func (p *part) join(ctx context.Context, l *Layer, i int) (err error) {
 func (p *part) wait(ctx context.Context, l *Layer, i int) (err error) {
 	for {
 		p.data, err = p.work.wait(ctx)
-		if err == nil || p.started || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+		if err == nil || p.started || ctx.Err() != nil || !mayAgain(ctx, err) {
 			return err
 		}
 		l.calls.leave(i, p.work)

@@ -119,6 +119,42 @@ func TestGD04_DiskFull(t *testing.T) {
 	}
 }
 
+// What a full disk cut short takes no room.
+func TestGD04_NoPartOfABlockStays(t *testing.T) {
+	const size, blocks = 256 << 10, 32
+	dir := tmpfs(t, "size=4m")
+	s := open(t, filepath.Join(dir, "store"), Options{})
+	f, err := s.Flat(FlatID{Blob: digest.FromString("a"), BlockSize: size, Length: size * blocks})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := os.WriteFile(filepath.Join(dir, "stranger"), make([]byte, 100<<10), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// Pinned, so that nothing makes room.
+	var all []Pins
+	for i := 0; err == nil && i < blocks; i++ {
+		if err = f.Write(i, make([]byte, size)); err == nil {
+			pins, _, err := f.Pin(i, i)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, pins)
+		}
+	}
+	if !errdefs.IsResourceExhausted(err) {
+		t.Fatalf("the disk was never full: %v", err)
+	}
+	want := int64(len(all)) * size
+	if n := allocated(t, filepath.Join(dir, "store", "flat")); n != want || s.Usage().FlatBytes != want {
+		t.Errorf("%d bytes on disk and %d counted for %d blocks", n, s.Usage().FlatBytes, len(all))
+	}
+	for _, p := range all {
+		p.Release()
+	}
+}
+
 // A disk without inodes refuses the file of a layer, clearly.
 func TestNoInodes(t *testing.T) {
 	dir := tmpfs(t, "size=4m,nr_inodes=20")

@@ -131,6 +131,24 @@ func TestSealedFileIsNeverTouched(t *testing.T) {
 	same()
 }
 
+// The same file from complete to sealed and under pressure, in one process.
+func TestSealStopsEviction(t *testing.T) {
+	s := open(t, t.TempDir(), Options{MaxFlatBytes: 8 * testBlockSize})
+	f, data := testFlat(t, s, "a", 5)
+	write(t, f, data)
+	if err := f.Seal(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	path, _ := f.Local()
+	g, more := testFlat(t, s, "b", 8)
+	for range 3 {
+		write(t, g, more)
+	}
+	if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, bytes.Join(data, nil)) {
+		t.Error("the sealed file changed", err)
+	}
+}
+
 func TestSealLeavesRoom(t *testing.T) {
 	s := open(t, t.TempDir(), Options{MaxFlatBytes: 8 * testBlockSize})
 	f, data := testFlat(t, s, "a", 4)
