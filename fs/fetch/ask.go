@@ -56,7 +56,7 @@ func (f *Fetcher) ask(ctx context.Context, ref block.Ref) (*buffer, error) {
 		running++
 		if c.from == fromOrigin {
 			attempts++
-			late = time.After(f.opts.Deadline / 2)
+			late = time.After(f.deadline(ref) / 2)
 		} else {
 			late = time.After(f.peers.hedge())
 		}
@@ -137,7 +137,7 @@ func (f *Fetcher) candidates(ref block.Ref) []candidate {
 func (f *Fetcher) attempt(ctx context.Context, c candidate, ref block.Ref) (*buffer, error) {
 	if c.from == fromPeer {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, f.opts.Deadline/3)
+		ctx, cancel = context.WithTimeout(ctx, f.deadline(ref)/3)
 		defer cancel()
 	}
 	began := time.Now()

@@ -5,10 +5,10 @@
 // in a local file from which FUSE can splice.
 //
 // Limits in time. A reader waits at most Options.Deadline, counted from its
-// call. A flight lives at most that long, from the moment it gets a slot, four
-// times as long if nobody waits for it on demand. It is cancelled within a
-// second after the last one who wanted it has left. A failed flight leaves no
-// mark: the next read starts another one.
+// call. A flight lives at most that long, from the moment it gets a slot; four
+// times as long if nobody waits for it on demand, and for a section, as does its
+// reader. It is cancelled within a second after the last one who wanted it has
+// left. A failed flight leaves no mark: the next read starts another one.
 package fetch
 
 import (
@@ -58,7 +58,7 @@ const (
 type Options struct {
 	// Upstreams are asked before the origin. The default is nobody.
 	Upstreams Upstreams
-	// Deadline bounds what a reader waits. The default is DefaultDeadline.
+	// Deadline bounds what a reader waits for a block. The default is DefaultDeadline.
 	Deadline time.Duration
 	// Slots bounds the flights at one time. The default is DefaultSlots.
 	Slots int
@@ -199,7 +199,7 @@ func (f *Fetcher) ReadBlock(ctx context.Context, ref block.Ref, dst []byte) ([]b
 		f.metrics.read(fromStore, ref.Size)
 		return p, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, f.opts.Deadline)
+	ctx, cancel := context.WithTimeout(ctx, f.deadline(ref))
 	defer cancel()
 	b, err := f.get(ctx, ref, newUrgency(priorityOf(ctx)))
 	if err != nil {

@@ -93,7 +93,7 @@ func (f *Fetcher) fromSources(ctx context.Context, w *work) (*buffer, error) {
 	stop = w.urgency.follow(func(p Priority) {
 		f.gate.raise(t, p)
 		if p <= Relay {
-			limit.Reset(min(time.Until(end), f.opts.Deadline))
+			limit.Reset(min(time.Until(end), f.deadline(w.ref)))
 		}
 	})
 	defer stop()
@@ -103,6 +103,15 @@ func (f *Fetcher) fromSources(ctx context.Context, w *work) (*buffer, error) {
 // patience is how many deadlines a flight may take for which nobody waits. It
 // gets what is left of one when somebody comes to wait.
 const patience = 4
+
+// deadline is how long a reader waits for ref. A section is not read by a
+// container that hangs meanwhile, and may be 100 times as large as a block.
+func (f *Fetcher) deadline(ref block.Ref) time.Duration {
+	if ref.Number == block.Section {
+		return patience * f.opts.Deadline
+	}
+	return f.opts.Deadline
+}
 
 // notKept says that something could not be cached. It is served all the same.
 func (f *Fetcher) notKept(ctx context.Context, err error) {

@@ -33,7 +33,7 @@ func TestGD04_DiskFull(t *testing.T) {
 	}
 	t.Cleanup(func() { s.Close() })
 	const size = 512 << 10
-	of := blocktest.NewLayer(1, size, 128*size)
+	of := blocktest.Cut(distinct(size, 128), size)
 	f := newFetcher(t, s, of.Source(), Options{})
 	l := openLayer(t, f, of)
 	stranger := filepath.Join(dir, "stranger")
@@ -79,6 +79,16 @@ func TestGD04_DiskFull(t *testing.T) {
 			t.Errorf("block %d in the store is wrong", i)
 		}
 	}
+}
+
+// distinct returns that many random blocks that differ in their first bytes
+// only: quick to make.
+func distinct(size, blocks int) []byte {
+	out := bytes.Repeat(blocktest.Random(1, size), blocks)
+	for i := range blocks {
+		out[i*size], out[i*size+1] = byte(i), byte(i>>8)
+	}
+	return out
 }
 
 // lines is a log in memory.
