@@ -208,6 +208,16 @@ func TestKilledDaemon(t *testing.T) {
 		t.Errorf("after the kill the local image differs, %v", err)
 	}
 
+	probe := filepath.Join(state, "probe-killed") // as if it had been killed in its trial
+	for _, d := range []string{imagesDir, mountsDir + "/x"} {
+		if err := os.MkdirAll(filepath.Join(probe, d), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(probe, imagesDir, "image"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+
 	t.Run("RR-01 stale mounts are detached and named", func(t *testing.T) {
 		stale, err := Recover(state)
 		if err != nil {
@@ -219,6 +229,11 @@ func TestKilledDaemon(t *testing.T) {
 		for _, s := range stale {
 			if s.Lazy != (s.Dir == lazy) || len(s.Users) != 1 || s.Users[0] != roots[s.Dir] {
 				t.Errorf("stale mount %+v", s)
+			}
+		}
+		for _, dir := range []string{probe, lazy, local} {
+			if _, err := os.Lstat(dir); !os.IsNotExist(err) {
+				t.Errorf("%s is still there, %v", dir, err)
 			}
 		}
 		if again, err := Recover(state); err != nil || len(again) > 0 {

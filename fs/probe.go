@@ -30,15 +30,11 @@ func Probe(ctx context.Context, dir string) (err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	tmp, err := os.MkdirTemp(dir, "probe-")
+	tmp, err := os.MkdirTemp(dir, probePrefix)
 	if err != nil {
 		return err
 	}
-	defer func() { // only empty directories are left, if all mounts are gone
-		for _, d := range []string{layersDir, imagesDir, mountsDir, "o", "e", "."} {
-			os.Remove(filepath.Join(tmp, d))
-		}
-	}()
+	defer func() { err = errors.Join(err, removeProbe(tmp)) }()
 	content := make([]byte, 300<<10) // more than two READs
 	rand.Read(content)
 	img, layer, err := probeImage(content)
@@ -58,6 +54,24 @@ func Probe(ctx context.Context, dir string) (err error) {
 	return within(ctx, func() error { return compare(tmp, m.Dir(), content) })
 }
 
+// probePrefix begins the names of the directories of trials.
+const probePrefix = "probe-"
+
+// Directories of a trial beside those of an FS.
+const (
+	overlayDir = "o"
+	emptyDir   = "e"
+)
+
+// removeProbe removes the directory of a trial whose mounts are gone, and fails
+// if one is not.
+func removeProbe(tmp string) error {
+	for _, d := range []string{layersDir, imagesDir, mountsDir, overlayDir, emptyDir} {
+		os.Remove(filepath.Join(tmp, d))
+	}
+	return os.Remove(tmp)
+}
+
 // within runs op, which may hang in the kernel, and leaves it behind when ctx ends.
 func within(ctx context.Context, op func() error) error {
 	done := make(chan error, 1)
@@ -74,7 +88,7 @@ const probeFile = "probe"
 
 // compare reads the file through an overlay on lower.
 func compare(tmp, lower string, want []byte) (err error) {
-	merged, empty := filepath.Join(tmp, "o"), filepath.Join(tmp, "e")
+	merged, empty := filepath.Join(tmp, overlayDir), filepath.Join(tmp, emptyDir)
 	for _, d := range []string{merged, empty} {
 		if err := os.Mkdir(d, 0o700); err != nil {
 			return err

@@ -51,16 +51,27 @@ func Recover(dir string) ([]Stale, error) {
 			})
 		}
 	}
+	probes, _ := filepath.Glob(filepath.Join(dir, probePrefix+"*"))
+	for _, p := range probes {
+		errs = append(errs, sweep(p), removeProbe(p))
+	}
+	return stale, errors.Join(append(errs, sweep(dir))...)
+}
+
+// sweep removes what mounts left in dir: files and empty directories only, so
+// that a mount which is still there comes to no harm.
+func sweep(dir string) error {
+	var errs []error
 	for _, d := range []string{imagesDir, mountsDir} {
 		entries, err := os.ReadDir(filepath.Join(dir, d))
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			errs = append(errs, err)
 		}
-		for _, e := range entries { // Remove takes files and empty directories only
+		for _, e := range entries {
 			errs = append(errs, os.Remove(filepath.Join(dir, d, e.Name())))
 		}
 	}
-	return stale, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
 // overlaysOn lists the overlay mounts that have dir among their lower directories.

@@ -294,6 +294,10 @@ func TestClaim(t *testing.T) {
 	if err := d.Claim(t.Context(), noRef); err != nil {
 		t.Errorf("layer with CRI's reference: %v", err)
 	}
+	noRef[layer.LabelRef] = "registry.invalid/other/secret:v1" // by an annotation of the image
+	if ref, _ := imageRef(noRef); ref != w.reg.Host()+"/"+repo+":v1" {
+		t.Errorf("the image's own word is believed: %s", ref)
+	}
 	if n := blobRequests(w); n != 0 {
 		t.Errorf("claims of layers without an image section made %d requests", n)
 	}

@@ -14,12 +14,16 @@ import (
 	"github.com/faasnet/faasnet/fs/registry"
 )
 
-// refLabels are the labels that may say which image a layer is pulled for, the
-// best first: our own client's, containerd's (CRI and transfer service), and
-// stargz-snapshotter's clients'.
+// refLabels are the labels that may say which image a layer is pulled for, in the
+// order they are believed: containerd's (CRI and transfer service), our own
+// client's, and stargz-snapshotter's clients'.
+//
+// A manifest's annotations become labels too. Where containerd sets its own it
+// writes over what the manifest says, so that comes first: an image must not
+// name the repository that is read with the credentials of this VM.
 var refLabels = []string{
-	layer.LabelRef,
 	"containerd.io/snapshot/cri.image-ref",
+	layer.LabelRef,
 	"containerd.io/snapshot/remote/stargz.reference",
 }
 
