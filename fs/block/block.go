@@ -57,10 +57,18 @@ func (r Ref) String() string {
 // errdefs.ErrDataLoss.
 func (r Ref) Verify(p []byte) error {
 	if len(p) != r.Size {
-		return fmt.Errorf("%v: got %d bytes, want %d: %w", r, len(p), r.Size, errdefs.ErrDataLoss)
+		return r.Check(len(p), Sum{})
 	}
-	if got := Sum(sha256.Sum256(p)); got != r.Sum {
-		return fmt.Errorf("%v: sha256 is %v, want %v: %w", r, got, r.Sum, errdefs.ErrDataLoss)
+	return r.Check(len(p), sha256.Sum256(p))
+}
+
+// Check is Verify for n bytes whose sum was made while they arrived.
+func (r Ref) Check(n int, sum Sum) error {
+	if n != r.Size {
+		return fmt.Errorf("%v: got %d bytes, want %d: %w", r, n, r.Size, errdefs.ErrDataLoss)
+	}
+	if sum != r.Sum {
+		return fmt.Errorf("%v: sha256 is %v, want %v: %w", r, sum, r.Sum, errdefs.ErrDataLoss)
 	}
 	return nil
 }
