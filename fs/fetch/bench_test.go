@@ -3,6 +3,8 @@ package fetch
 import (
 	"testing"
 
+	"github.com/opencontainers/go-digest"
+
 	"github.com/faasnet/faasnet/fs/block"
 	"github.com/faasnet/faasnet/fs/block/blocktest"
 	"github.com/faasnet/faasnet/fs/store"
@@ -81,5 +83,25 @@ func BenchmarkReadBlock(b *testing.B) {
 		if _, err := f.ReadBlock(b.Context(), of.Ref(i*2%64+1), buf); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// A whole layer from the origin to a complete flat file.
+func BenchmarkFill(b *testing.B) {
+	f, first, of := benchLayer(b, store.Options{}, Options{})
+	first.Close()
+	b.SetBytes(int64(len(of.Stream)))
+	for b.Loop() {
+		if err := f.store.Retain(func(digest.Digest) bool { return false }); err != nil {
+			b.Fatal(err)
+		}
+		l, err := f.Layer(of.Digest, of.Table)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := l.fill(b.Context()); err != nil || !l.Complete() {
+			b.Fatal("not filled", err)
+		}
+		l.Close()
 	}
 }
