@@ -19,12 +19,15 @@ import (
 	"github.com/faasnet/faasnet/script/images"
 )
 
-// write writes an image with busybox and these layers on it, whose function
-// prints READY, and returns its layout.
-func (v *vm) write(layers ...images.Layer) string {
+// made gives the image called name with busybox and these layers on it, whose
+// function prints READY. A name has the same layers each time.
+func (v *vm) made(name string, layers ...images.Layer) image {
 	v.Helper()
 	a := v.built("a")
-	dir := filepath.Join(v.TempDir(), "layout")
+	dir := filepath.Join(v.fill.Dir(), "layout-"+name)
+	if _, err := os.Stat(dir); err == nil {
+		return v.push(name, dir)
+	}
 	w := must(images.NewWriter(dir))(v)
 	manifest := readManifest(v, a.layout)
 	w.Add("busybox", copyLayer(blobPath(a.layout, manifest.Layers[0].Digest)))
@@ -32,7 +35,7 @@ func (v *vm) write(layers ...images.Layer) string {
 		w.Add(fmt.Sprintf("layer %d", i), l)
 	}
 	v.check(w.Close("test", []string{"/bin/sh", "-c", "echo READY"}))
-	return dir
+	return v.push(name, dir)
 }
 
 func blobPath(layout string, d digest.Digest) string {

@@ -246,6 +246,23 @@ func (v *vm) pullLazily(release lab.Release, ref string) {
 	must(v.host.Run(v.Context(), v.program("faasnet"), "pull", "--address", v.Address(), "--hosts-dir", v.hosts, ref))(v)
 }
 
+// restart starts the daemon again and waits until containerd has noticed: its
+// connection to a proxy plugin that was gone backs off up to 3 s.
+func (v *vm) restart() {
+	v.Helper()
+	v.check(v.daemon.Start(v.Context()))
+	const patience = 20 * time.Second
+	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		_, err := v.Ctr(v.Context(), "snapshot", "--snapshotter", "faasnet", "ls")
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			v.Fatal(err)
+		}
+	}
+}
+
 // blobs counts the layer blobs that containerd downloaded whole.
 func (v *vm) blobs(ref string) (n int) {
 	v.Helper()
@@ -275,4 +292,19 @@ func (v *vm) mounted(c *lab.Containerd, snapshotter, ref string) (dir string, un
 	}
 	v.Cleanup(unmount)
 	return dir, unmount
+}
+
+// logged counts the lines of the daemon's log that hold all of these.
+func (v *vm) logged(parts ...string) (n int) {
+	v.Helper()
+next:
+	for line := range strings.Lines(string(must(os.ReadFile(v.daemon.LogFile()))(v))) {
+		for _, p := range parts {
+			if !strings.Contains(line, p) {
+				continue next
+			}
+		}
+		n++
+	}
+	return n
 }

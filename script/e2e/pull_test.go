@@ -3,7 +3,6 @@ package e2e
 import (
 	"archive/tar"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -69,7 +68,7 @@ func TestConvertedImageWithoutUs(t *testing.T) {
 			v := newVM(t, lab.Current, "", lab.DaemonConfig{})
 			var img image
 			if name == "shapes" {
-				img = v.push(name, v.write(shapes()...))
+				img = v.made(name, shapes()...)
 			} else {
 				img = v.built(name)
 			}
@@ -87,7 +86,7 @@ func TestConvertedImageWithoutUs(t *testing.T) {
 
 func TestEveryKindOfFile(t *testing.T) {
 	v := newVM(t, lab.Current, "", lab.DaemonConfig{})
-	img := v.push("shapes", v.write(shapes()...))
+	img := v.made("shapes", shapes()...)
 	v.check(v.Pull(t.Context(), "faasnet", img.lazy))
 	v.check(v.RunReady(t.Context(), "faasnet", img.lazy))
 	v.same(v.Containerd, img.lazy, img.plain)
@@ -100,7 +99,7 @@ func TestEveryKindOfFile(t *testing.T) {
 // An image of 127 layers, the index layer among them.
 func TestManyLayers(t *testing.T) {
 	v := newVM(t, lab.Current, "", lab.DaemonConfig{})
-	img := v.push("many", v.write(many(125)...))
+	img := v.made("many", many(125)...)
 	v.check(v.Pull(t.Context(), "faasnet", img.lazy))
 	if n := len(must(v.Layers(t.Context(), img.lazy))(t)); n != 127 {
 		t.Errorf("the image has %d layers", n)
@@ -114,7 +113,7 @@ func TestManyLayers(t *testing.T) {
 
 func TestTwoNamespaces(t *testing.T) {
 	v := newVM(t, lab.Current, "", lab.DaemonConfig{})
-	img := v.push("shapes", v.write(shapes()...))
+	img := v.made("shapes", shapes()...)
 	other := v.Namespace("other")
 	for _, c := range []*lab.Containerd{v.Containerd, other} {
 		v.check(c.Pull(t.Context(), "faasnet", img.lazy))
@@ -130,8 +129,8 @@ func TestTwoNamespaces(t *testing.T) {
 func TestBaseAfterDerived(t *testing.T) {
 	v := newVM(t, lab.Current, "", lab.DaemonConfig{})
 	layers := shapes()
-	base := v.push("base", v.write(layers[:2]...))
-	derived := v.push("derived", v.write(layers...))
+	base := v.made("base", layers[:2]...)
+	derived := v.made("derived", layers...)
 	for _, img := range []image{derived, base} {
 		v.check(v.Pull(t.Context(), "faasnet", img.lazy))
 		v.check(v.RunReady(t.Context(), "faasnet", img.lazy))
@@ -143,7 +142,7 @@ func TestBaseAfterDerived(t *testing.T) {
 // of them, and those that can stay lazy do.
 func TestMixedLayers(t *testing.T) {
 	v := newVM(t, lab.Current, "", lab.DaemonConfig{})
-	img := v.push("shapes", v.write(shapes()...))
+	img := v.made("shapes", shapes()...)
 	for _, lazy := range [][]bool{
 		{true, false, true, false, true},
 		{false, true, false, true, false},
@@ -152,25 +151,48 @@ func TestMixedLayers(t *testing.T) {
 		{true, true, true, true, false},
 	} {
 		t.Run(fmt.Sprint(lazy), func(t *testing.T) {
-			v := &vm{world: v.world, TB: t, host: v.host, daemon: v.daemon, Containerd: v.Namespace(strings.Trim(strings.ReplaceAll(fmt.Sprint(lazy), " ", "-"), "[]"))}
+			name := strings.Trim(strings.ReplaceAll(fmt.Sprint(lazy), " ", "-"), "[]")
+			v := &vm{world: v.world, TB: t, host: v.host, daemon: v.daemon, Containerd: v.Namespace(name)}
 			mixed := v.mix("shapes", img, lazy)
 			v.check(v.Pull(t.Context(), "faasnet", mixed.lazy))
+			for prepared, want := range map[bool]int{true: count(lazy, true), false: count(lazy, false)} {
+				if n := v.logged(fmt.Sprintf("remote-snapshot-prepared=%v", prepared), `key="`+name+"/"); n != want {
+					t.Errorf("%d layers with remote-snapshot-prepared=%v, want %d", n, prepared, want)
+				}
+			}
 			v.check(v.RunReady(t.Context(), "faasnet", mixed.lazy))
 			v.same(v.Containerd, mixed.lazy, img.plain)
 		})
 	}
 }
 
+func count(values []bool, v bool) (n int) {
+	for _, x := range values {
+		if x == v {
+			n++
+		}
+	}
+	return n
+}
+
 // An image that is not ours is unpacked as usual, and log and metrics say why.
 func TestOrdinaryImage(t *testing.T) {
 	v := newVM(t, lab.Current, "", lab.DaemonConfig{})
-	img := v.push("shapes", v.write(shapes()...))
+	img := v.made("shapes", shapes()...)
 	v.check(v.Pull(t.Context(), "faasnet", img.plain))
 	v.check(v.RunReady(t.Context(), "faasnet", img.plain))
 	v.same(v.Containerd, img.plain, img.plain)
-	log := string(must(os.ReadFile(v.daemon.LogFile()))(t))
-	if n := strings.Count(log, "level=info"); n == 0 || !strings.Contains(log, "unpack") {
-		t.Errorf("the log gives no reason: %s", log)
+	if n, want := v.logged("layer is unpacked as usual", "reason=not_converted"), len(must(v.Layers(t.Context(), img.plain))(t)); n != want {
+		t.Errorf("the log gives the reason %d times for %d layers", n, want)
+	}
+	series := map[string]float64{}
+	for name, value := range must(v.daemon.Metrics(t.Context()))(t) {
+		if strings.Contains(name, "not_converted") {
+			series[name] = value
+		}
+	}
+	if len(series) != 1 {
+		t.Errorf("metrics with the reason: %v", series)
 	}
 }
 
@@ -179,7 +201,7 @@ func TestOrdinaryImage(t *testing.T) {
 func TestRestartWithoutRegistry(t *testing.T) {
 	v := newVM(t, lab.Current, "", lab.DaemonConfig{})
 	content := random(9, 4<<20)
-	img := v.push("restart", v.write(entries(map[string][]byte{"data": content}, tar.Header{Name: "data", Mode: 0o644})))
+	img := v.made("restart", entries(map[string][]byte{"data": content}, tar.Header{Name: "data", Mode: 0o644}))
 	v.check(v.Pull(t.Context(), "faasnet", img.lazy))
 	sum := func() string {
 		return must(v.Exec(t.Context(), "faasnet", img.lazy, "/bin/sh", "-c", "sha256sum </data"))(t)
@@ -187,7 +209,7 @@ func TestRestartWithoutRegistry(t *testing.T) {
 	before := sum()
 	v.check(v.daemon.Stop(30 * time.Second))
 	sent := must(v.link.Sent())(t)
-	v.check(v.daemon.Start(t.Context()))
+	v.restart()
 	if after := sum(); after != before {
 		t.Errorf("read %s before and %s after the restart", before, after)
 	}

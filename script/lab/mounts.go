@@ -3,6 +3,8 @@ package lab
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"path/filepath"
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
@@ -37,4 +39,31 @@ func unmountBelow(dir string) error {
 		}
 	}
 	return errors.Join(errs, fmt.Errorf("mounts below %s stay", dir))
+}
+
+// DiskUsage is what the files below dir take on the disk, in bytes; other file
+// systems mounted there do not count.
+func DiskUsage(dir string) (n int64, err error) {
+	var top unix.Stat_t
+	if err := unix.Lstat(dir, &top); err != nil {
+		return 0, err
+	}
+	err = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		var st unix.Stat_t
+		if err == nil {
+			err = unix.Lstat(path, &st)
+		}
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // removed while we look
+			return nil
+		case err != nil:
+			return err
+		case st.Dev != top.Dev && e.IsDir():
+			return fs.SkipDir
+		case st.Dev == top.Dev:
+			n += st.Blocks * 512
+		}
+		return nil
+	})
+	return n, err
 }

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os/exec"
 	"strconv"
 	"strings"
 	"time"
@@ -50,30 +52,78 @@ func (c *Containerd) Exec(ctx context.Context, snapshotter, ref string, argv ...
 
 // container runs a new container to its end.
 func (c *Containerd) container(ctx context.Context, snapshotter, ref string, argv []string, line func(string)) (string, error) {
-	id := "f" + strconv.FormatInt(c.nextID.Add(1), 10) + "-" + c.host.name
-	args := c.args("run", "--rm", "--snapshotter", snapshotter,
-		"--cgroup", "/"+string(c.host.group)+"/"+id, "--runc-root", c.path("runc"), ref, id)
-	cmd := c.host.Command(ctx, c.release.program(c.host.lab.tools, "ctr"), append(args, argv...)...)
-	var complaint, all strings.Builder
-	cmd.Stderr = &complaint
-	stdout, err := cmd.StdoutPipe()
+	r, err := c.Attach(ctx, snapshotter, ref, argv...)
 	if err != nil {
 		return "", err
 	}
-	if err := cmd.Start(); err != nil {
-		return "", err
-	}
-	in := bufio.NewReader(stdout)
-	for err == nil {
-		var text string
-		text, err = in.ReadString('\n')
-		all.WriteString(text)
-		if text != "" {
-			line(strings.TrimSuffix(text, "\n"))
+	var all strings.Builder
+	for {
+		text, err := r.Line()
+		if err != nil {
+			break // the end says more
 		}
+		all.WriteString(text + "\n")
+		line(text)
 	}
-	if err := cmd.Wait(); err != nil {
-		return all.String(), fmt.Errorf("run %s: %w: %s%s", ref, err, all.String(), complaint.String())
+	if err := r.cmd.Wait(); err != nil {
+		return all.String(), fmt.Errorf("run %s: %w: %s%s", ref, err, all.String(), r.complaint.String())
 	}
 	return all.String(), nil
+}
+
+// Running is a container whose standard input and output we have.
+type Running struct {
+	ID string
+
+	containerd *Containerd
+	cmd        *exec.Cmd
+	in         io.WriteCloser
+	out        *bufio.Reader
+	complaint  strings.Builder // what it and ctr print to standard error
+}
+
+// Attach runs argv, or the image's own command, in a new container, which is
+// removed at its end.
+func (c *Containerd) Attach(ctx context.Context, snapshotter, ref string, argv ...string) (*Running, error) {
+	r := &Running{ID: "f" + strconv.FormatInt(c.nextID.Add(1), 10) + "-" + c.host.name, containerd: c}
+	args := c.args("run", "--rm", "--snapshotter", snapshotter,
+		"--cgroup", "/"+string(c.host.group)+"/"+r.ID, "--runc-root", c.path("runc"), ref, r.ID)
+	r.cmd = c.host.Command(ctx, c.release.program(c.host.lab.tools, "ctr"), append(args, argv...)...)
+	r.cmd.Stderr = &r.complaint
+	out, err := r.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	r.out = bufio.NewReader(out)
+	if r.in, err = r.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	return r, r.cmd.Start()
+}
+
+// Line returns the next line that the container prints, io.EOF at its end.
+func (r *Running) Line() (string, error) {
+	text, err := r.out.ReadString('\n')
+	if text != "" {
+		err = nil
+	}
+	return strings.TrimSuffix(text, "\n"), err
+}
+
+// Say gives the container a line.
+func (r *Running) Say(line string) error {
+	_, err := io.WriteString(r.in, line+"\n")
+	return err
+}
+
+// Kill kills the container and waits for its end.
+func (r *Running) Kill(ctx context.Context) error {
+	if _, err := r.containerd.Ctr(ctx, "task", "kill", "--signal", "SIGKILL", r.ID); err != nil {
+		return err
+	}
+	var exit *exec.ExitError
+	if err := r.cmd.Wait(); !errors.As(err, &exit) { // it ends with the signal's number
+		return err
+	}
+	return nil
 }
