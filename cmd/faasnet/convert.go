@@ -2,11 +2,15 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"time"
 
 	"github.com/containerd/containerd/v2/core/content"
+	"github.com/containerd/containerd/v2/core/remotes/docker"
+	remoteserrors "github.com/containerd/containerd/v2/core/remotes/errors"
 	"github.com/containerd/errdefs"
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -64,7 +68,7 @@ func runConvert(c *cli.Context) error {
 	}
 	src, dst, others := ns[0], ns[1], ns[2:]
 	if err := endpoint.CheckTarget(dst); err != nil {
-		return usageError{err}
+		return err
 	}
 	o := convert.Options{BlockSize: c.Int("block-size")}
 	if err := block.ValidSize(o.BlockSize); err != nil {
@@ -87,7 +91,7 @@ func runConvert(c *cli.Context) error {
 	if !c.Bool("no-reuse") {
 		others = append(others, dst)
 	}
-	target, err := s.convert(c.Context, src, dst, others, o)
+	target, err := s.convert(c.Context, src, dst, others, o, func() { ui.phase("writing " + dst.String()) })
 	ui.Close()
 	if err != nil {
 		return err
@@ -95,8 +99,8 @@ func runConvert(c *cli.Context) error {
 	return ui.summary(c, src, dst, *target, time.Since(start))
 }
 
-// convert converts src to dst.
-func (s *session) convert(ctx context.Context, src, dst endpoint.Name, reuse []endpoint.Name, o convert.Options) (*ocispec.Descriptor, error) {
+// convert converts src to dst. It calls writing when all is converted.
+func (s *session) convert(ctx context.Context, src, dst endpoint.Name, reuse []endpoint.Name, o convert.Options, writing func()) (*ocispec.Descriptor, error) {
 	if src.Kind == endpoint.Containerd && dst.Kind == endpoint.Containerd {
 		conv, err := convert.New(o)
 		if err != nil {
@@ -112,7 +116,7 @@ func (s *session) convert(ctx context.Context, src, dst endpoint.Name, reuse []e
 	var found []*convert.Reuse
 	for _, n := range reuse {
 		r, err := s.reuse(ctx, n)
-		if err != nil && !(n == dst && errdefs.IsNotFound(err)) {
+		if err != nil && (n != dst || !mayBeNew(dst, err)) {
 			return nil, err
 		}
 		if err == nil {
@@ -135,7 +139,18 @@ func (s *session) convert(ctx context.Context, src, dst endpoint.Name, reuse []e
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", src, err)
 	}
+	writing()
 	return target, s.Put(ctx, dst, *target, cs)
+}
+
+// mayBeNew says whether err, of looking for an image at dst, is no reason not to
+// write one there. A registry may deny a repository that is not there yet; an
+// archive is replaced whatever it is.
+func mayBeNew(dst endpoint.Name, err error) bool {
+	var status remoteserrors.ErrUnexpectedStatus
+	denied := errors.Is(err, docker.ErrInvalidAuthorization) ||
+		errors.As(err, &status) && (status.StatusCode == http.StatusUnauthorized || status.StatusCode == http.StatusForbidden)
+	return denied || errdefs.IsNotFound(err) || dst.Kind == endpoint.Archive && !errors.Is(err, context.Canceled)
 }
 
 // reuse reads an image that was converted before.

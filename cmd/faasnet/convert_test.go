@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -142,10 +143,41 @@ func TestCF03_NothingPushed(t *testing.T) {
 	}
 }
 
+func TestTargetsThatCannotBe(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, dst := range []string{
+		"b@sha256:5f70bf18a086007016e948b04aed3b82103a36bea41755b6cddfaf10ace3c6ef",
+		"oci:" + dir,
+		"oci-archive:" + filepath.Join(dir, "none", "a.tar"),
+	} {
+		// The source is not even looked for.
+		if _, stderr := faasnet(t, exitError, "convert", "oci:/none", dst); strings.Contains(stderr, "oci:/none") {
+			t.Errorf("%s: error is %q", dst, stderr)
+		}
+	}
+	// What is no archive is replaced by one.
+	cs := newStore(t)
+	src, file := filepath.Join(t.TempDir(), "src"), filepath.Join(dir, "file")
+	put(t, cs, smallImage(t, cs), "oci:"+src)
+	faasnet(t, 0, "convert", src, "oci-archive:"+file)
+	faasnet(t, 0, "verify", file)
+}
+
+// A registry may deny to say whether a repository is there.
+func TestNewRepositoryThatIsDenied(t *testing.T) {
+	reg := registrytest.New(t, registrytest.Options{})
+	cs := newStore(t)
+	push(t, reg, "app", "1", cs, smallImage(t, cs))
+	reg.Next(func(r *http.Request) bool { return strings.Contains(r.URL.Path, "/new/manifests/") }, registrytest.Fault{Status: http.StatusForbidden})
+	faasnet(t, 0, "convert", reg.Host()+"/app:1", reg.Host()+"/new:1")
+}
+
 func TestUsage(t *testing.T) {
 	for _, args := range [][]string{
 		{"convert", "oci:/a"},
-		{"convert", "a", "b@sha256:5f70bf18a086007016e948b04aed3b82103a36bea41755b6cddfaf10ace3c6ef"},
 		{"convert", "UPPER", "b"},
 		{"convert", "--block-size", "1000", "oci:/a", "oci:/b"},
 		{"convert", "--level", "11", "oci:/a", "oci:/b"},

@@ -102,6 +102,16 @@ func (p *progress) Warn(text string) {
 	fmt.Fprintf(p.warn, "faasnet: warning: %s\n", text)
 }
 
+// phase says what happens next.
+func (p *progress) phase(text string) {
+	p.mu.Lock()
+	if p.bar != nil {
+		p.bar.Describe(text)
+	}
+	p.mu.Unlock()
+	p.line("%s", text)
+}
+
 // line writes a plain line where there is no bar.
 func (p *progress) line(format string, args ...any) {
 	if p.out == nil || p.bar != nil {

@@ -6,7 +6,10 @@ package endpoint
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 
 	containerd "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/content"
@@ -78,10 +81,28 @@ func (p *Places) Put(ctx context.Context, n Name, target ocispec.Descriptor, fro
 	return nil
 }
 
-// CheckTarget says early whether an image can be put at n at all.
+// CheckTarget says early what would keep Put from writing to n, as far as that
+// shows. The error matches errdefs.ErrInvalidArgument.
 func CheckTarget(n Name) error {
-	if n.Kind == Registry && isDigested(n.Ref) {
-		return fmt.Errorf("%v: cannot write to a digest: %w", n, errdefs.ErrInvalidArgument)
+	var err error
+	switch n.Kind {
+	case Registry:
+		if isDigested(n.Ref) {
+			err = errors.New("cannot write to a digest")
+		}
+	case Layout:
+		if entries, _ := os.ReadDir(n.Path); len(entries) > 0 && !isLayout(n.Path) {
+			err = errNoLayout
+		}
+	case Archive:
+		if info, e := os.Stat(filepath.Dir(n.Path)); e != nil || !info.IsDir() {
+			err = errors.New("directory does not exist")
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%v: %v: %w", n, err, errdefs.ErrInvalidArgument)
 	}
 	return nil
 }
+
+var errNoLayout = errors.New("directory is neither empty nor an OCI layout")

@@ -174,7 +174,7 @@ func (d layoutDir) create(undo *undoList) error {
 		return err
 	}
 	if len(entries) > 0 {
-		return fmt.Errorf("directory is neither empty nor an OCI layout: %w", errdefs.ErrInvalidArgument)
+		return fmt.Errorf("%w: %w", errNoLayout, errdefs.ErrInvalidArgument)
 	}
 	if err := undo.mkdir(string(d)); err != nil {
 		return err

@@ -13,11 +13,11 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// A stream that breaks is opened again where it broke, as often as it makes
-// progress, and this often in a row where it makes none.
+// A stream that breaks is opened again where it broke, at once and as often as
+// it makes progress; this often in a row where it makes none, with pauses.
 const (
-	maxReopen  = 4
-	reopenWait = 500 * time.Millisecond // doubled each time
+	maxReopen  = 5
+	reopenWait = 250 * time.Millisecond // doubled each time
 )
 
 // stream is a blob of a registry as a content.ReaderAt: one request for all of
@@ -59,10 +59,13 @@ func (s *stream) ReadAt(p []byte, off int64) (int, error) {
 		if fails++; fails > maxReopen || !temporary(err) {
 			return n, fmt.Errorf("blob %s at %d: %w", s.desc.Digest, off+int64(n), err)
 		}
+		if fails == 1 {
+			continue
+		}
 		select {
 		case <-s.ctx.Done():
 			return n, s.ctx.Err()
-		case <-time.After(reopenWait << (fails - 1)):
+		case <-time.After(reopenWait << (fails - 2)):
 		}
 	}
 	return n, nil
