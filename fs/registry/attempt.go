@@ -17,6 +17,7 @@ type attempt struct {
 	b   *blob
 	ref block.Ref
 	p   []byte // to be filled
+	ran bool   // the stream that was claimed has got its answer
 }
 
 // do makes the attempt. A location that was remembered and does not serve any
@@ -83,8 +84,9 @@ func (a *attempt) ask(ctx context.Context, at *url.URL, first bool, claimed *str
 func (a *attempt) spooled(ctx context.Context, s *stream, at *url.URL) error {
 	mine, err := s.read(ctx, a.ref, a.p, true)
 	if mine {
-		err = a.ask(ctx, at, false, s)
-		s.abandon(err)
+		if err = a.ask(ctx, at, false, s); !a.ran {
+			s.fail(cmp.Or(err, errGone))
+		}
 	}
 	if errors.Is(err, errGone) {
 		a.b.lost(s)
@@ -107,6 +109,7 @@ func (a *attempt) whole(ctx context.Context, q *request, resp *http.Response, at
 			return err
 		}
 	}
+	a.ran = s == claimed
 	s.run(q, resp.Body)
 	_, err := s.read(ctx, a.ref, a.p, false)
 	return err

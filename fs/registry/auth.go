@@ -121,10 +121,16 @@ func (a *authorizer) AddResponses(ctx context.Context, responses []*http.Respons
 	for _, c := range auth.ParseAuthHeader(last.Header) {
 		switch c.Scheme {
 		case auth.BearerAuth:
-			if len(responses) > maxChallenges {
+			n := 0
+			for _, r := range responses {
+				if r.StatusCode == http.StatusUnauthorized {
+					n++
+				}
+			}
+			if n > maxChallenges {
 				return rejected(host)
 			}
-			return h.challenged(ctx, c, sent, len(responses), host)
+			return h.challenged(ctx, c, sent, n, host)
 		case auth.BasicAuth:
 			return a.basic(ctx, h, host, sent)
 		}

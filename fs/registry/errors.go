@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -47,12 +46,9 @@ func statusError(resp *http.Response, what string) error {
 	return final{fmt.Errorf("%w: %w", err, errdefs.ErrUnavailable)}
 }
 
-// transportError makes an error of net/http one of ours: without the URL, whose
-// query may be a signature, and with the reason why ctx ended.
+// transportError makes an error of a transport one of ours, with the reason why
+// ctx ended.
 func transportError(ctx context.Context, err error) error {
-	if u, ok := errors.AsType[*url.Error](err); ok {
-		err = u.Err
-	}
 	if cause := context.Cause(ctx); cause != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
 		return cause
 	}
@@ -61,9 +57,6 @@ func transportError(ctx context.Context, err error) error {
 	}
 	if isErrdefs(err) {
 		return err
-	}
-	if n, ok := errors.AsType[net.Error](err); ok && n.Timeout() {
-		return fmt.Errorf("%w: %w", err, errdefs.ErrUnavailable)
 	}
 	return fmt.Errorf("%w: %w", err, errdefs.ErrUnavailable)
 }

@@ -78,7 +78,12 @@ func (c *Client) namespace(host string) (*namespace, error) {
 		return nil, errClosed
 	}
 	if old := c.hosts[host]; old != nil && old != n {
-		old.close()
+		if old.files == files {
+			n.close()
+			n = old // another call was quicker
+		} else {
+			old.close()
+		}
 	}
 	n.checked = time.Now()
 	c.hosts[host] = n
@@ -157,6 +162,7 @@ func (c *Client) configure(host, dir string) (*namespace, error) {
 		if h.Host != host && !(host == "docker.io" && h.Host == "registry-1.docker.io") {
 			e.ns = host
 		}
+		e.Header = canonical(h.Header)
 		e.Client = &http.Client{Transport: redirecting{e}}
 		e.Authorizer = &authorizer{tokens: c.tokens, endpoint: e}
 		n.endpoints = append(n.endpoints, e)
@@ -165,6 +171,20 @@ func (c *Client) configure(host, dir string) (*namespace, error) {
 		return nil, fmt.Errorf("registry %s has no hosts: %w", host, errdefs.ErrNotFound)
 	}
 	return n, nil
+}
+
+// canonical gives header names, as a file has them, their usual form: else they
+// would be found by some and not by others.
+func canonical(h http.Header) http.Header {
+	if h == nil {
+		return nil
+	}
+	out := http.Header{}
+	for k, v := range h {
+		k = http.CanonicalHeaderKey(k)
+		out[k] = append(out[k], v...)
+	}
+	return out
 }
 
 // pull returns the endpoints that may serve blobs.

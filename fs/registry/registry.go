@@ -30,7 +30,7 @@ type Client struct {
 	spool   *spool
 	metrics *metrics
 
-	ctx    context.Context // ends with Close: refreshes and streams
+	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup // goroutines that outlive the call that started them
 
@@ -65,16 +65,18 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
-// Close ends what is under way, closes idle connections and waits. Reads that
-// come later fail. It may be called more than once.
+// Close ends what is under way, waits for it, and closes connections. Reads
+// that come later fail. It may be called more than once.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	c.closed = true
+	c.mu.Unlock()
 	c.cancel()
+	c.tasks.Wait()
+	c.mu.Lock()
 	hosts := c.hosts
 	c.hosts = map[string]*namespace{}
 	c.mu.Unlock()
-	c.tasks.Wait()
 	for _, n := range hosts {
 		n.close()
 	}
@@ -82,14 +84,25 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// start runs f in a goroutine that Close waits for; false after Close.
-func (c *Client) start(f func()) bool {
+// enter counts a task that Close waits for; false after Close.
+func (c *Client) enter() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed {
+	if !c.closed {
+		c.tasks.Add(1)
+	}
+	return !c.closed
+}
+
+// start runs f in a goroutine that Close waits for; false after Close.
+func (c *Client) start(f func()) bool {
+	if !c.enter() {
 		return false
 	}
-	c.tasks.Go(f)
+	go func() {
+		defer c.tasks.Done()
+		f()
+	}()
 	return true
 }
 

@@ -55,6 +55,10 @@ func (r *repository) ReadBlock(ctx context.Context, ref block.Ref, dst []byte) (
 	if ref.Size <= 0 || ref.Size > block.MaxSection || ref.Offset < 0 || ref.Blob.Validate() != nil {
 		return dst, fmt.Errorf("%v: bad reference: %w", ref, errdefs.ErrInvalidArgument)
 	}
+	if !r.c.enter() {
+		return dst, errClosed
+	}
+	defer r.c.tasks.Done()
 	begin := time.Now()
 	out := slices.Grow(dst, ref.Size)[:len(dst)+ref.Size]
 	err := r.read(ctx, ref, out[len(dst):])
@@ -72,6 +76,9 @@ func (r *repository) read(ctx context.Context, ref block.Ref, p []byte) error {
 	whole := ctx
 	ctx, cancel := context.WithTimeoutCause(ctx, r.c.opts.Budget, errBudget)
 	defer cancel()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	defer context.AfterFunc(r.c.ctx, func() { stop(errClosed) })()
 	ctx = docker.WithScope(ctx, "repository:"+r.name.path+":pull")
 	for n := 0; ; n++ {
 		err := r.round(ctx, ref, p)
@@ -99,7 +106,7 @@ func (r *repository) read(ctx context.Context, ref block.Ref, p []byte) error {
 func (r *repository) round(ctx context.Context, ref block.Ref, p []byte) error {
 	ns, err := r.c.namespace(r.name.host)
 	if err != nil {
-		return final{err}
+		return final{fmt.Errorf("%w: %w", err, errdefs.ErrUnavailable)}
 	}
 	hosts := r.order(ns.pull(), ref)
 	if len(hosts) == 0 {

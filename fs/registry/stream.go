@@ -39,7 +39,7 @@ func (s *stream) changed() {
 
 // read serves a block from the file, waiting for it to pass. Where no more
 // passes it fails, or, if claim is set and it did not have to wait, returns
-// mine: the caller asks for the blob and calls run, and abandon in any case.
+// mine: the caller asks for the blob and calls run, or fail.
 func (s *stream) read(ctx context.Context, ref block.Ref, p []byte, claim bool) (mine bool, err error) {
 	for ; ; claim = false {
 		s.mu.Lock()
@@ -89,7 +89,7 @@ func (s *stream) serve(ref block.Ref, p []byte) error {
 var errGone = fmt.Errorf("spooled blob is gone: %w", errdefs.ErrUnavailable)
 
 // run takes over an answer with the whole blob. The caller has got mine from
-// read, or has made s.
+// read.
 func (s *stream) run(q *request, body io.ReadCloser) {
 	s.mu.Lock()
 	s.cancel = func() { q.cancel(errGone) }
@@ -106,17 +106,8 @@ func (s *stream) run(q *request, body io.ReadCloser) {
 	}
 }
 
-// abandon ends a claim that did not come to a run.
-func (s *stream) abandon(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.running && s.cancel == nil {
-		s.running, s.err = false, cmp.Or(err, errGone)
-		s.changed()
-	}
-}
-
-// fail ends a run; nil is the end of the blob.
+// fail ends a run, or a claim that did not come to one; nil is the end of the
+// blob.
 func (s *stream) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,7 +122,7 @@ func (s *stream) copy(q *request, body io.Reader) error {
 	defer idle.Stop()
 	buf := make([]byte, 256<<10)
 	for at := int64(0); at < s.size; {
-		n, err := io.ReadFull(body, buf[:min(int64(len(buf)), s.size-at)])
+		n, err := body.Read(buf[:min(int64(len(buf)), s.size-at)])
 		s.r.c.metrics.bytes.Add(float64(n))
 		idle.Reset(limit)
 		if werr := s.append(buf[:n], at); werr != nil {

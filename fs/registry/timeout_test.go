@@ -44,6 +44,15 @@ func TestRA10_Timeouts(t *testing.T) {
 			took(t, 40*time.Second, 50*time.Second, func() { l.read(t.Context(), t, s, 0, size) })
 		})
 	})
+	t.Run("(a) slow, and the whole blob", func(t *testing.T) {
+		run(t, Options{}, func(t *testing.T, b *bubble, l layer, s reader) {
+			b.reg.Every(ofBlobs, registrytest.Fault{Rate: 12 << 10, IgnoreRange: true})
+			took(t, 40*time.Second, 50*time.Second, func() { l.read(t.Context(), t, s, size-100, 100) })
+			if n := b.reg.Count(registrytest.Blobs); n != 1 {
+				t.Errorf("%d requests, want 1", n)
+			}
+		})
+	})
 	t.Run("(b) headers after 25 s", func(t *testing.T) {
 		run(t, Options{}, func(t *testing.T, b *bubble, l layer, s reader) {
 			b.reg.Next(ofBlobs, registrytest.Fault{Delay: 25 * time.Second})
@@ -145,6 +154,29 @@ func TestCloseEndsReads(t *testing.T) {
 			t.Errorf("Blobs after Close: %v", err)
 		}
 	})
+}
+
+func TestCloseInTheMiddle(t *testing.T) {
+	for name, f := range map[string]registrytest.Fault{"headers": {Hang: true}, "body": {Stall: 100}, "stream": {Stall: 100, IgnoreRange: true}, "pause": {Status: 429}} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, registrytest.Options{}, Options{}, func(t *testing.T, b *bubble) {
+				b.reg.Every(registrytest.Of(registrytest.Blobs), f)
+				l := addLayer(t, b.reg, "a/b", 1<<20)
+				s := blobs(t, b.c, host+"/a/b")
+				begin := time.Now()
+				done := make(chan bool)
+				go func() { fails(t, s, l, 5000); close(done) }()
+				time.Sleep(500 * time.Millisecond)
+				if err := b.c.Close(); err != nil {
+					t.Error(err)
+				}
+				<-done
+				if d := time.Since(begin); d > time.Second {
+					t.Errorf("read ended %v after it began, Close was at 0.5 s", d)
+				}
+			})
+		})
+	}
 }
 
 func TestStreamStopsWhenNobodyReads(t *testing.T) {

@@ -50,6 +50,16 @@ func TestRA03_TokenRevoked(t *testing.T) {
 	})
 }
 
+func TestTokenIsDroppedOnce(t *testing.T) {
+	k := &token{value: "new"}
+	if k.drop("old") || k.value != "new" {
+		t.Error("a 401 to an old token drops the new one")
+	}
+	if !k.drop("new") || k.drop("new") || k.value != "" {
+		t.Error("a token that is refused stays")
+	}
+}
+
 func burst(t *testing.T, s reader, l layer, n int) {
 	var wg sync.WaitGroup
 	for i := range n {

@@ -23,6 +23,7 @@ type Fault struct {
 	Shift        int64  // the range that is sent begins so much later, and says so
 	Chunked      bool   // no Content-Length
 
+	Extra    int64 // bytes of the blob sent after those asked for; goes with Chunked
 	Rate     int   // bytes of body a second
 	Truncate int64 // close after so many bytes of body
 	Stall    int64 // send nothing more after so many bytes of body
@@ -125,6 +126,7 @@ func (r *Registry) send(w http.ResponseWriter, req *http.Request, status int, sr
 	if f.Chunked {
 		_ = http.NewResponseController(w).Flush()
 	}
+	n += f.Extra
 	end := n
 	for _, stop := range []int64{f.Truncate, f.Stall} {
 		if stop > 0 {
@@ -139,6 +141,7 @@ func (r *Registry) send(w http.ResponseWriter, req *http.Request, status int, sr
 		r.hang(req)
 	}
 	if end < n {
+		_ = http.NewResponseController(w).Flush()
 		panic(http.ErrAbortHandler)
 	}
 }
