@@ -278,6 +278,36 @@ func TestWaits(t *testing.T) {
 	}
 }
 
+// A mount that comes too late for its Prepare, which has been undone, does not stay.
+func TestLateMountIsReleased(t *testing.T) {
+	img := build(t, threeLayers()...)
+	root := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		m := &snapshottertest.Mounter{Dir: filepath.Join(root, "mnt"), Layers: map[string]string{}}
+		w := &world{t: t, root: root, m: m}
+		w.start()
+		defer w.stop()
+		img := w.lazily(img, all)
+		w.must(pull(in("default"), w.s, img))
+		late := make(chan struct{})
+		m.Before = func(_ context.Context, method, _ string, _ int) error {
+			if method == "Mount" {
+				<-late
+			}
+			return nil
+		}
+		if _, err := w.s.Prepare(context.Background(), "k", img.top()); !errdefs.IsUnavailable(err) {
+			t.Errorf("Prepare: %v", err)
+		}
+		close(late)
+		synctest.Wait()
+		if runs, users := m.Mounted(); m.Calls("Mount") != 1 || runs != 0 || users != 0 {
+			t.Errorf("%d mounts, left %d runs for %d users", m.Calls("Mount"), runs, users)
+		}
+		w.must(m.Close())
+	})
+}
+
 // TestGD06_CleanupRacesWithAll prepares, commits and removes in four goroutines, lazily or not, with Cleanup all the time.
 func TestGD06_CleanupRacesWithAll(t *testing.T) {
 	w := newWorld(t)
@@ -321,8 +351,8 @@ func TestGD06_CleanupRacesWithAll(t *testing.T) {
 	}
 	w.must(w.s.(*snapshotter).cleanDirs(ctx))
 	noOrphans(t, w.s.(*snapshotter))
-	if runs, users := w.m.Mounted(); runs != 0 || users != 0 {
-		t.Errorf("left %d runs for %d users", runs, users)
+	if runs, users := w.m.Mounted(); runs != 0 || users != 0 || len(w.s.(*snapshotter).users.ids()) != 0 {
+		t.Errorf("left %d runs for %d users, and %v", runs, users, w.s.(*snapshotter).users.ids())
 	}
 }
 

@@ -214,7 +214,12 @@ func TestFailedMountsLeaveARunningContainerAlone(t *testing.T) {
 	w.must(w.pull("default", img))
 	_, err := w.sn.Prepare(in("default"), "run", img.top())
 	w.must(err)
-	w.m.Before = func(context.Context, string, string, int) error { return errdefs.ErrUnavailable }
+	w.m.Before = func(_ context.Context, method, _ string, _ int) error {
+		if method == "Mount" {
+			return errdefs.ErrUnavailable
+		}
+		return nil
+	}
 	if _, err := w.sn.Mounts(in("default"), "run"); !errdefs.IsUnavailable(err) {
 		t.Errorf("Mounts: %v", err)
 	}

@@ -218,6 +218,23 @@ func TestCleanupGivesAllBack(t *testing.T) {
 	}
 }
 
+// What is fetched for a layer while its Prepare runs is not dropped by a Cleanup at that time.
+func TestRetainKnowsClaims(t *testing.T) {
+	w := newWorld(t)
+	img := w.lazily(build(t, tarOf(header{Name: "x"})), all)
+	w.m.Before = func(ctx context.Context, method, _ string, _ int) error {
+		if method == "Claim" {
+			return w.s.(snapshots.Cleaner).Cleanup(ctx)
+		}
+		return nil
+	}
+	w.must(w.pull("default", img))
+	live := w.m.Live()
+	if len(live) != 1 || live[0][snapshottertest.LabelLayer] != img[0].diffID().String() {
+		t.Errorf("retained %v", live)
+	}
+}
+
 func TestSecondDaemonOnOneRootIsRefused(t *testing.T) {
 	w := newWorld(t)
 	w.must(w.pull("default", w.lazily(build(t, tarOf(header{Name: "x"})), all)))
