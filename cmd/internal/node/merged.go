@@ -130,14 +130,22 @@ func (m merged) retain(live func(digest.Digest) bool) error {
 		if err == nil && wanted(path, live) {
 			kept[path] = fi.ModTime()
 		} else {
-			errs = append(errs, os.Remove(path))
+			errs = append(errs, remove(path))
 		}
 	}
 	oldest := slices.SortedFunc(maps.Keys(kept), func(a, b string) int { return kept[a].Compare(kept[b]) })
 	for _, path := range oldest[:max(0, len(oldest)-maxMerged)] {
-		errs = append(errs, os.Remove(path))
+		errs = append(errs, remove(path))
 	}
 	return errors.Join(errs...)
+}
+
+// remove is content when somebody else was quicker.
+func remove(path string) error {
+	if err := os.Remove(path); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // wanted reads no more than the header.
