@@ -1,7 +1,7 @@
 // Package snapshotter adds remote layers to containerd's overlay snapshotter.
 //
 // A remote layer is a committed snapshot whose content is not unpacked: a Mounter mounts it, together with its remote neighbours, when a
-// container, a view or the unpacking of a layer above needs it. Look-ups, upper directories, id maps, quotas of inodes and clean-up stay
+// container, a view or the unpacking of a layer above needs it. Look-ups, upper directories, id maps and clean-up stay
 // those of containerd's overlay snapshotter, which is wrapped, never copied.
 //
 // What holds at any time:
