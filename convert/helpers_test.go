@@ -38,11 +38,13 @@ func tarOf(seed uint64, n, size int) []byte {
 
 // text is data that compresses about as well as text does.
 func text(r *rand.Rand, n int) []byte {
-	b := make([]byte, n)
-	for i := range b {
-		b[i] = "etaoin shrdlucmf"[r.IntN(16)]
+	const words = "the quick brown fox jumps over a lazy dog and says nothing 0123456789 ETAOIN SHRDLU "
+	b := make([]byte, 0, n+16)
+	for len(b) < n {
+		at := r.IntN(len(words) - 16)
+		b = append(b, words[at:at+4+r.IntN(12)]...)
 	}
-	return b
+	return b[:n]
 }
 
 // untar gives the tar stream of a converted layer as any zstd decoder sees it.

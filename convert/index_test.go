@@ -186,10 +186,11 @@ func TestCF15_MediaTypes(t *testing.T) {
 func TestCF21_SameBytes(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	var want digest.Digest
+	src := newStore(t)
+	image := nested(t, src)
 	for i := range 20 {
 		runtime.GOMAXPROCS(1 + i%2)
-		cs := newStore(t)
-		out, err := convert.Image(t.Context(), cs, nested(t, cs), convert.Options{Workers: 1 + i%3, BlockSize: 16 << 10})
+		out, err := convert.Image(t.Context(), newStore(t, src), image, convert.Options{Workers: 1 + i%3, BlockSize: 16 << 10})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -22,7 +22,7 @@ import (
 const (
 	childEnv = "FAASNET_TEST_CONVERT_CHILD"
 	// maxRSS is what converting may take, in bytes, whatever the layer's size.
-	maxRSS = 256 << 20
+	maxRSS = raceFactor * 256 << 20
 )
 
 // TestMemory converts four layers at the same time, in a process of
@@ -33,8 +33,8 @@ func TestMemory(t *testing.T) {
 		size int64 // of the one file in each layer, bytes
 		o    convert.Options
 	}{
-		{"default", 384 << 20, convert.Options{}},
-		{"largest blocks and level", 48 << 20, convert.Options{BlockSize: block.MaxSize, Level: block.LevelBest}},
+		{"default", 384 << 20 / raceFactor, convert.Options{}},
+		{"largest blocks and level", 48 << 20 / raceFactor, convert.Options{BlockSize: block.MaxSize, Level: block.LevelBest}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			exe, err := os.Executable()
