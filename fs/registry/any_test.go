@@ -94,6 +94,24 @@ func TestAny(t *testing.T) {
 			}
 		}
 
+		// What has failed is asked last for a while, and after that not before what
+		// works.
+		asked := 0
+		gone := block.SourceFunc(func(_ context.Context, _ block.Ref, dst []byte) ([]byte, error) {
+			asked++
+			return dst, errdefs.ErrNotFound
+		})
+		s := Any(gone, good)
+		for range 5 {
+			if _, err := s.ReadBlock(t.Context(), ref, nil); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(forgive)
+		}
+		if asked != 1 {
+			t.Errorf("the source that failed was asked %d times, want 1", asked)
+		}
+
 		// The caller's deadline is shared among the sources.
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -121,7 +122,11 @@ func run(ctx context.Context, helper, server string) (Credential, error) {
 	}
 	cmd := exec.CommandContext(ctx, helperPrefix+helper, "get")
 	cmd.Stdin = strings.NewReader(server)
-	cmd.WaitDelay = time.Second // a child of the helper may hold the pipe
+	// The helper may be a script: its children go with it, and do not hold the
+	// pipe open.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second
 	out, err := cmd.Output()
 	if err != nil {
 		if strings.TrimSpace(string(out)) == notFound {

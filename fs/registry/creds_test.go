@@ -87,14 +87,26 @@ echo '{"ServerURL":"'$server'","Username":"u","Secret":"p'$n'"}'
 	}
 }
 
+// alive reports whether a process runs; one that waits to be reaped does not.
+func alive(t *testing.T, pidFile string) bool {
+	t.Helper()
+	pid, err := os.ReadFile(pidFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stat, err := os.ReadFile("/proc/" + strings.TrimSpace(string(pid)) + "/stat")
+	return err == nil && !strings.Contains(string(stat), ") Z")
+}
+
 func TestCredentials(t *testing.T) {
+	child := filepath.Join(t.TempDir(), "child")
 	helperScript(t, "store", `read server
 case $server in
 id.test) echo '{"Username":"<token>","Secret":"identity"}' ;;
 none.test) echo "credentials not found in native keychain"; exit 1 ;;
 broken.test) echo "panic: secret-marker"; echo "secret-marker" >&2; exit 1 ;;
 garbage.test) echo "secret-marker" ;;
-slow.test) sleep 5; echo '{}' ;;
+slow.test) sleep 60 & echo $! > `+child+`; wait ;;
 https://index.docker.io/v1/) echo '{"Username":"hub","Secret":"h"}' ;;
 esac
 `)
@@ -111,6 +123,7 @@ esac
 				t.Errorf("%s: %#v, %v", host, got, err)
 			}
 		}
+		begin := time.Now()
 		for _, host := range []string{"broken.test", "garbage.test", "slow.test", "path.test", "missing.test"} {
 			got, err := c.get(t.Context(), host, "")
 			if err == nil || strings.Contains(err.Error(), "secret-marker") || got != (Credential{}) {
@@ -119,6 +132,12 @@ esac
 			if err != nil && !strings.Contains(err.Error(), "credential helper") {
 				t.Errorf("%s: error does not say what failed: %v", host, err)
 			}
+		}
+		if d := time.Since(begin); d > 30*time.Second {
+			t.Errorf("a helper that hangs held us for %v", d)
+		}
+		if alive(t, child) {
+			t.Error("a helper that hung left a process behind")
 		}
 	})
 

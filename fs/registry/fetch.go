@@ -6,15 +6,16 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/containerd/errdefs"
 )
 
 // follow asks for the block at u, through redirects, and returns the first
 // answer that is none, and where it came from.
-func (a *attempt) follow(ctx context.Context, u *url.URL) (*http.Response, *url.URL, error) {
+func (a *attempt) follow(q *request, u *url.URL) (*http.Response, *url.URL, error) {
 	for hops := 0; ; hops++ {
-		resp, err := a.request(ctx, u)
+		resp, err := a.request(q, u)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -37,7 +38,8 @@ func (a *attempt) follow(ctx context.Context, u *url.URL) (*http.Response, *url.
 
 // request asks for the block at u, with the authentication that u's host asks
 // for.
-func (a *attempt) request(ctx context.Context, u *url.URL) (*http.Response, error) {
+func (a *attempt) request(q *request, u *url.URL) (*http.Response, error) {
+	ctx := q.ctx
 	var seen []*http.Response
 	for {
 		req := (&http.Request{Method: http.MethodGet, URL: u, Host: u.Host, Header: http.Header{}}).WithContext(ctx)
@@ -50,7 +52,7 @@ func (a *attempt) request(ctx context.Context, u *url.URL) (*http.Response, erro
 		req.Header.Set("User-Agent", a.r.c.opts.UserAgent)
 		req.Header.Set("Accept-Encoding", "identity")
 		req.Header.Set("Range", fmt.Sprintf("bytes=%d-%d", a.ref.Offset, a.ref.Offset+int64(a.ref.Size)-1))
-		resp, err := a.e.via(u).RoundTrip(req)
+		resp, err := a.send(q, req)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", redacted(u), transportError(ctx, err))
 		}
@@ -66,6 +68,17 @@ func (a *attempt) request(ctx context.Context, u *url.URL) (*http.Response, erro
 			return nil, fmt.Errorf("%s: 401: %w", redacted(u), err)
 		}
 	}
+}
+
+// send makes one request. Its connection, handshake and headers together may
+// take as long as the body may be silent.
+func (a *attempt) send(q *request, req *http.Request) (*http.Response, error) {
+	via := a.e.via(req.URL)
+	if err := via.wait(req); err != nil {
+		return nil, err
+	}
+	defer time.AfterFunc(a.r.c.opts.Idle, func() { q.cancel(errIdle) }).Stop()
+	return via.send(req)
 }
 
 // authorize sets what the host of the request asked for before; where it never

@@ -32,12 +32,12 @@ type namespace struct {
 
 // endpoint is one host that serves a namespace.
 type endpoint struct {
-	docker.RegistryHost                   // Client and Authorizer are ours
-	ns                  string            // for mirrors: the namespace asked for; else ""
-	home                http.RoundTripper // to it
-	others              http.RoundTripper // to other hosts that it sends us to
-	bare                *http.Transport   // below both
-	fallback            bool              // home has containerd's fallback to http
+	docker.RegistryHost                 // Client and Authorizer are ours
+	ns                  string          // for mirrors: the namespace asked for; else ""
+	home                *paced          // to it
+	others              *paced          // to other hosts that it sends us to
+	bare                *http.Transport // below both
+	fallback            bool            // home has containerd's fallback to http
 	lane                *lane
 	direct              atomic.Bool // the last blob came from it, not from a redirect
 }

@@ -57,6 +57,11 @@ func (l layer) ref(off, size int) block.Ref {
 	return block.Ref{Blob: l.digest, Number: off / max(1, size), Offset: int64(off), Size: size, Sum: sha256.Sum256(l.bytes[off : off+size])}
 }
 
+// bare is a ref without a sum.
+func (l layer) bare(off, size int) block.Ref {
+	return block.Ref{Blob: l.digest, Number: off / size, Offset: int64(off), Size: size}
+}
+
 // read reads a block and checks it.
 func (l layer) read(ctx context.Context, t *testing.T, s block.Source, off, size int) {
 	t.Helper()

@@ -42,9 +42,9 @@ type Options struct {
 	// Connect bounds one connect; default 3 s. A dial_timeout of hosts.toml may
 	// only shorten it.
 	Connect time.Duration
-	// Idle bounds, in each attempt, the TLS handshake, the wait for the headers
-	// and each wait for more of the body; default 10 s. A body that keeps coming
-	// may take as long as Budget.
+	// Idle bounds, in each attempt, the time up to the headers, connect and TLS
+	// handshake included, and each wait for more of the body; default 10 s. A
+	// body that keeps coming may take as long as Budget.
 	Idle time.Duration
 	// Budget bounds one ReadBlock over all its attempts; default 60 s.
 	Budget time.Duration

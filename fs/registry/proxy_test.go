@@ -1,6 +1,8 @@
 package registry
 
 import (
+	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -63,6 +65,9 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // net/http reads the proxy's variables once a process.
 const inProxyChild = "FAASNET_TEST_PROXY_HOST"
 
+// noProxyOption in its environment leaves Options.Proxy nil.
+const noProxyOption = "FAASNET_TEST_PROXY_NONE"
+
 func TestRA14_Proxy(t *testing.T) {
 	if name := os.Getenv(inProxyChild); name != "" {
 		readByProxy(t, name)
@@ -75,19 +80,16 @@ func TestRA14_Proxy(t *testing.T) {
 		addLayer(t, reg, "a/b", 1<<16)
 		p := &proxy{to: reg.Addr()}
 		srv := newServer(t, p)
-		run := func(env ...string) error {
+		run := func(env ...string) (string, error) {
 			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestRA14_Proxy$")
 			cmd.Env = append(os.Environ(), append(env, inProxyChild+"="+reg.URL())...)
 			out, err := cmd.CombinedOutput()
-			if err != nil {
-				t.Logf("%s", out)
-			}
-			return err
+			return string(out), err
 		}
 		none := []string{"HTTP_PROXY=", "HTTPS_PROXY=", "NO_PROXY=", "http_proxy=", "https_proxy=", "no_proxy="}
 		with := append(slices.Clone(none), "HTTP_PROXY="+srv, "HTTPS_PROXY="+srv)
-		if err := run(append(with, "NO_PROXY=127.0.0.0/8,.svc")...); err != nil {
-			t.Errorf("through the proxy: %v", err)
+		if out, err := run(append(with, "NO_PROXY=127.0.0.0/8,.svc")...); err != nil {
+			t.Errorf("through the proxy: %v\n%s", err, out)
 		}
 		p.mu.Lock()
 		log := strings.Join(p.log, "\n")
@@ -102,9 +104,9 @@ func TestRA14_Proxy(t *testing.T) {
 				t.Errorf("proxy did not see %q, but\n%s", w, log)
 			}
 		}
-		for _, env := range [][]string{none, append(with, "NO_PROXY=.invalid")} {
-			if run(env...) == nil {
-				t.Error("a host that only the proxy knows was reached without it")
+		for _, env := range [][]string{none, append(with, "NO_PROXY=.invalid"), append(with, noProxyOption+"=1")} {
+			if out, err := run(env...); err == nil || !strings.Contains(out, errNoProxy.Error()) {
+				t.Errorf("a host that only the proxy knows, without it: %v\n%s", err, out)
 			}
 		}
 		p.mu.Lock()
@@ -115,12 +117,24 @@ func TestRA14_Proxy(t *testing.T) {
 	}
 }
 
+// errNoProxy is what the child gets when it does not ask the proxy.
+var errNoProxy = errors.New("only the proxy leads there")
+
 func readByProxy(t *testing.T, target string) {
 	u := mustURL(t, target)
 	o := Options{Credentials: static("u", "p"), Proxy: http.ProxyFromEnvironment, Attempts: 1}
+	if os.Getenv(noProxyOption) != "" {
+		o.Proxy = nil
+	}
 	o.SkipVerify = []string{u.Host}
 	if u.Scheme == "http" {
 		o.PlainHTTP = []string{u.Host}
+	}
+	o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if addr == u.Host {
+			return nil, errNoProxy
+		}
+		return (&net.Dialer{}).DialContext(ctx, network, addr)
 	}
 	c := newClient(t, o)
 	// The layer of addLayer: its bytes are the same in each process.

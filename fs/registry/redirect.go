@@ -60,7 +60,7 @@ func (e *endpoint) carries(from, to *url.URL) bool {
 // via returns the transport for a request to u. Another host than the endpoint
 // is never spoken to over http because TLS failed. No http.Client stands before
 // it: that follows redirects, and quotes them in errors.
-func (e *endpoint) via(u *url.URL) http.RoundTripper {
+func (e *endpoint) via(u *url.URL) *paced {
 	if e.own(u) {
 		return e.home
 	}

@@ -87,6 +87,24 @@ func TestRA10_Timeouts(t *testing.T) {
 			took(t, 3*time.Second, 3*time.Second, func() { fails(t, s, l, size) })
 		})
 	})
+	t.Run("(c) on loopback, where TLS is tried first", func(t *testing.T) {
+		run(t, Options{Attempts: 1}, func(t *testing.T, b *bubble, l layer, _ reader) {
+			const addr = "127.0.0.1:5000"
+			lis := b.net.Listen(addr)
+			defer lis.Close()
+			go func() {
+				for {
+					c, err := lis.Accept()
+					if err != nil {
+						return
+					}
+					defer c.Close()
+				}
+			}()
+			s := blobs(t, b.c, addr+"/a/b")
+			took(t, 10*time.Second, 12*time.Second, func() { fails(t, s, l, size) })
+		})
+	})
 	t.Run("20 readers of a host that never answers do not queue", func(t *testing.T) {
 		run(t, Options{Attempts: 1}, func(t *testing.T, b *bubble, l layer, s reader) {
 			b.reg.Every(ofBlobs, registrytest.Fault{Hang: true})

@@ -79,7 +79,7 @@ func TestRA04_RefreshRate(t *testing.T) {
 			sources = append(sources, blobs(t, b.c, fmt.Sprintf("%s/fn/%d:%d", host, i/2, i)))
 		}
 		steady := func(d time.Duration) {
-			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Second) {
+			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(2 * time.Second) {
 				for _, s := range sources {
 					l.read(t.Context(), t, s, 0, 100)
 				}

@@ -21,7 +21,7 @@ func (c *Client) tune(t *http.Transport) {
 		return dial(ctx, network, addr)
 	}
 	t.Proxy = c.opts.Proxy
-	t.TLSHandshakeTimeout = c.opts.Idle
+	t.TLSHandshakeTimeout = c.opts.Idle / 2 // containerd's fallback to http, where there is one, needs the rest
 	t.ResponseHeaderTimeout = c.opts.Idle
 	t.IdleConnTimeout = 90 * time.Second
 	t.MaxIdleConns = 0 // bounded per host
@@ -37,18 +37,26 @@ type paced struct {
 	next http.RoundTripper
 }
 
-// RoundTrip waits for the host's turn, asks, and learns from a 429.
+// RoundTrip waits for the host's turn, and asks.
 func (p *paced) RoundTrip(req *http.Request) (*http.Response, error) {
-	l := p.c.lane(req.URL.Host)
-	if err := l.pace.wait(req.Context()); err != nil {
+	if err := p.wait(req); err != nil {
 		return nil, err
 	}
+	return p.send(req)
+}
+
+func (p *paced) wait(req *http.Request) error {
+	return p.c.lane(req.URL.Host).pace.wait(req.Context())
+}
+
+// send asks, and learns from a 429. Wait comes before.
+func (p *paced) send(req *http.Request) (*http.Response, error) {
 	resp, err := p.next.RoundTrip(req)
-	if err == nil {
-		l.pace.saw(resp)
-		p.c.metrics.requests.WithLabelValues(class(resp.StatusCode)).Inc()
-	} else {
+	if err != nil {
 		p.c.metrics.requests.WithLabelValues("error").Inc()
+		return nil, err
 	}
-	return resp, err
+	p.c.lane(req.URL.Host).pace.saw(resp)
+	p.c.metrics.requests.WithLabelValues(class(resp.StatusCode)).Inc()
+	return resp, nil
 }
