@@ -14,6 +14,8 @@ import (
 
 	"github.com/containerd/log"
 	"github.com/urfave/cli/v2"
+
+	"github.com/faasnet/faasnet/cmd/internal/obs"
 )
 
 // Exit codes. An interrupted command ends with 128 and the signal's number, as
@@ -76,7 +78,7 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 	app := &cli.App{
 		Name:      "faasnet",
 		Usage:     "convert, inspect, verify and pull lazily loaded container images",
-		Version:   version(),
+		Version:   obs.Version(revision),
 		Writer:    stdout,
 		ErrWriter: stderr,
 		Commands:  []*cli.Command{convertCommand(), inspectCommand(), verifyCommand(), pullCommand(), versionCommand()},
