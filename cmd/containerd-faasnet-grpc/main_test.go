@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -189,24 +190,47 @@ func TestMetricsAddress(t *testing.T) {
 	dir := t.TempDir()
 	f := newFiles(t, fmt.Sprintf("metrics_address = %q\ndebug_address = %q\n", dir+"/m.sock", dir+"/d.sock"))
 	p := startProcess(t, nil, f.args()...)
-	f.connect(t)
-	for path, want := range map[string]string{"m.sock /readyz": "ok", "m.sock /metrics": "faasnet_mounts", "d.sock /debug/pprof/": "goroutine"} {
+	_, sn := f.connect(t)
+	// The key and label of a layer that is to be unpacked.
+	if _, err := sn.Prepare(t.Context(), "extract", "", snapshots.WithLabels(map[string]string{snapshots.LabelSnapshotRef: "sha256:0"})); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{"m.sock /readyz": "ok", "m.sock /healthz": "ok", "d.sock /debug/pprof/": "goroutine"} {
 		socket, url, _ := strings.Cut(path, " ")
-		conn, err := net.Dial("unix", filepath.Join(dir, socket))
-		if err != nil {
-			t.Fatal(err)
+		if page := get(t, filepath.Join(dir, socket), url); !strings.Contains(page, want) {
+			t.Errorf("%s: %.200q, want %q", path, page, want)
 		}
-		fmt.Fprintf(conn, "GET %s HTTP/1.0\r\n\r\n", url)
-		var answer bytes.Buffer
-		if _, err := answer.ReadFrom(conn); err != nil {
-			t.Error(err)
-		}
-		conn.Close()
-		if !strings.HasPrefix(answer.String(), "HTTP/1.0 200") || !strings.Contains(answer.String(), want) {
-			t.Errorf("%s: %.200q, want %q", path, &answer, want)
+	}
+	docs, err := os.ReadFile("../../docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := get(t, dir+"/m.sock", "/metrics")
+	documented := regexp.MustCompile("(?m)^\\| `(faasnet_[a-z_]+)`").FindAllStringSubmatch(string(docs), -1)
+	if len(documented) < 10 {
+		t.Errorf("%d metrics are documented", len(documented))
+	}
+	for _, m := range documented {
+		if !strings.Contains(page, "# TYPE "+m[1]+" ") {
+			t.Errorf("documented metric %s does not exist", m[1])
 		}
 	}
 	p.end(t, syscall.SIGTERM)
+}
+
+func get(t *testing.T, socket, url string) string {
+	t.Helper()
+	conn, err := net.Dial("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "GET %s HTTP/1.0\r\n\r\n", url)
+	var answer bytes.Buffer
+	if _, err := answer.ReadFrom(conn); err != nil || !strings.HasPrefix(answer.String(), "HTTP/1.0 200") {
+		t.Errorf("%s: %.200q, %v", url, &answer, err)
+	}
+	return answer.String()
 }
 
 func TestCommandLine(t *testing.T) {
