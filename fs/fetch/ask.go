@@ -22,96 +22,169 @@ const (
 	originPause    = 100 * time.Millisecond
 )
 
-// candidate is a source to ask, once.
-type candidate struct {
-	block.Source
-	from from
+// race is one flight's search for its block: who is being asked and who is next.
+type race struct {
+	f *Fetcher
+	w *work
+
+	next    []candidate
+	running []*attempt
+	origins int // attempts at the origin
+	answers chan answer
+	errs    []error
+
+	late, pause, last <-chan time.Time
 }
 
-// answer is what an attempt brought.
-type answer struct {
-	from from
-	buf  *buffer
-	err  error
-}
-
-// ask asks peers and the origin. The next source is asked when the one before
+// run asks peers and the origin. The next source is asked when the one before
 // fails or is late; the first verified block wins and the others are cancelled.
-// The origin is the last resort and may just be slow, so it is asked a second
-// time for lateness only after half the deadline, and once: that is for a
-// connection that died silently.
-func (f *Fetcher) ask(ctx context.Context, ref block.Ref) (*buffer, error) {
+// A peer that sends at a good pace or says that it waits itself is not late, but
+// whatever it says the origin is asked after a third of the deadline. The origin
+// is the last resort and may just be slow, so it is asked a second time for
+// lateness only after half the deadline, and once: that is for a connection that
+// died silently.
+func (r *race) run(ctx context.Context, first *push) (*buffer, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	next := f.candidates(ref)
-	if len(next) == 0 {
+	ref := r.w.ref
+	r.next = r.f.candidates(ref)
+	if first != nil {
+		r.next = append([]candidate{{Source: first, from: fromPeer, push: first}}, r.next...)
+	}
+	if len(r.next) == 0 {
 		return nil, fmt.Errorf("%v: no source: %w", ref, errdefs.ErrUnavailable)
 	}
-	answers := make(chan answer, len(next)+originAttempts) // an attempt that lost never blocks
-	running, attempts := 0, 0
-	var late, pause <-chan time.Time
-	start := func() {
-		c := next[0]
-		next = next[1:]
-		running++
-		if c.from == fromOrigin {
-			attempts++
-			late = time.After(f.deadline(ref) / 2)
-		} else {
-			late = time.After(f.peers.hedge())
-		}
-		f.wg.Add(1) // ask runs under a flight, so the count is not zero
-		go func() {
-			defer f.wg.Done()
-			b, err := f.attempt(ctx, c, ref)
-			answers <- answer{c.from, b, err}
-		}()
-	}
-	start()
-	var errs []error
+	r.answers = make(chan answer, len(r.next)+originAttempts) // an attempt that lost never blocks
+	r.last = time.After(r.f.deadline(ref) / 3)
+	r.start(ctx)
 	for {
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%v: %w", ref, errors.Join(append(errs, context.Cause(ctx))...))
-		case <-late:
-			late = nil
-			if len(next) == 0 && attempts == 1 && running > 0 {
-				next = f.again(ref)
-			}
-			if len(next) > 0 && pause == nil {
-				f.metrics.hedges.Add(1)
-				start()
-			}
-		case <-pause:
-			pause = nil
-			start()
-		case a := <-answers:
-			running--
-			if a.err == nil {
+			return nil, fmt.Errorf("%v: %w", ref, errors.Join(append(r.errs, context.Cause(ctx))...))
+		case <-r.late:
+			r.hedge(ctx)
+		case <-r.last:
+			r.lastResort(ctx)
+		case <-r.pause:
+			r.pause = nil
+			r.start(ctx)
+		case a := <-r.answers:
+			if r.ended(a) {
 				return a.buf, nil
 			}
-			errs = append(errs, a.err)
-			if a.from == fromOrigin && final(a.err) {
-				attempts = originAttempts
-			}
-			switch {
-			case len(next) > 0 && pause == nil:
-				start()
-			case running > 0 || pause != nil:
-			case attempts == 0 || attempts >= originAttempts:
-				return nil, errors.Join(errs...)
-			default:
-				next = f.again(ref)
-				d := originPause << (attempts - 1)
-				pause = time.After(d/2 + rand.N(d))
+			if !r.goOn(ctx, a) {
+				return nil, errors.Join(r.errs...)
 			}
 		}
 	}
 }
 
+// start asks the next source.
+func (r *race) start(ctx context.Context) {
+	c := r.next[0]
+	r.next = r.next[1:]
+	a := r.f.newAttempt(c, r.w)
+	r.running = append(r.running, a)
+	if c.from == fromOrigin {
+		r.origins++
+		r.late = time.After(r.f.deadline(r.w.ref) / 2)
+	} else {
+		r.late = time.After(r.f.peers.hedge())
+	}
+	r.f.wg.Add(1) // we run under a flight, so the count is not zero
+	go func() {
+		defer r.f.wg.Done()
+		b, err := a.run(ctx)
+		r.answers <- answer{a, b, err}
+	}()
+}
+
+// alone reports whether the block is being pushed and nobody asked for it: then
+// there is no reason to look elsewhere.
+func (r *race) alone() bool { return r.w.offered.Load() && r.f.flights.wanted(r.w) <= 1 }
+
+// hedge asks one more source if the one asked last is late indeed.
+func (r *race) hedge(ctx context.Context) {
+	r.late = nil
+	if n := len(r.running); n > 0 {
+		a, patience := r.running[n-1], r.f.peers.hedge()
+		if a.from == fromPeer {
+			if d := r.w.progress.wait(a.arrival, a.began, patience); d > 0 {
+				r.late = time.After(d)
+				return
+			}
+			if r.alone() {
+				r.late = time.After(patience)
+				return
+			}
+		}
+	}
+	if len(r.next) == 0 && r.origins == 1 && len(r.running) > 0 {
+		r.next = r.again()
+	}
+	if len(r.next) > 0 && r.pause == nil {
+		r.f.metrics.hedges.Add(1)
+		r.start(ctx)
+	}
+}
+
+// lastResort asks the origin, if that has not been done.
+func (r *race) lastResort(ctx context.Context) {
+	r.last = nil
+	n := len(r.next)
+	switch {
+	case n == 0 || r.next[n-1].from != fromOrigin || r.pause != nil:
+	case r.alone():
+		r.last = time.After(r.f.deadline(r.w.ref) / 3)
+	default:
+		r.f.metrics.hedges.Add(1)
+		r.next = r.next[n-1:]
+		r.start(ctx)
+	}
+}
+
+// ended takes an attempt off the list, and reports whether it won. Then those
+// who were asked before and still have not answered lost.
+func (r *race) ended(a answer) bool {
+	judge, _ := r.f.opts.Upstreams.(Judge)
+	for i, o := range r.running {
+		if o == a.attempt {
+			r.running = append(r.running[:i], r.running[i+1:]...)
+			break
+		}
+		if a.err == nil && o.from == fromPeer && judge != nil {
+			judge.Late(r.w.ref, o.Source)
+		}
+	}
+	return a.err == nil
+}
+
+// goOn does what is to be done after a failure. false means nothing: the block
+// cannot be had.
+func (r *race) goOn(ctx context.Context, a answer) bool {
+	r.errs = append(r.errs, a.err)
+	if a.from == fromOrigin && final(a.err) {
+		r.origins = originAttempts
+	}
+	switch {
+	case a.push != nil && r.alone():
+		return false
+	case len(r.next) > 0 && r.pause == nil:
+		r.start(ctx)
+	case len(r.running) > 0 || r.pause != nil:
+	case r.origins == 0 || r.origins >= originAttempts:
+		return false
+	default:
+		r.next = r.again()
+		d := originPause << (r.origins - 1)
+		r.pause = time.After(d/2 + rand.N(d))
+	}
+	return true
+}
+
 // again returns the origin as the one to ask.
-func (f *Fetcher) again(ref block.Ref) []candidate {
-	return []candidate{{f.origin(ref.Blob), fromOrigin}}
+func (r *race) again() []candidate {
+	return []candidate{{Source: r.f.origin(r.w.ref.Blob), from: fromOrigin}}
 }
 
 // candidates returns whom to ask, the origin last.
@@ -120,47 +193,16 @@ func (f *Fetcher) candidates(ref block.Ref) []candidate {
 	if f.opts.Upstreams != nil {
 		for _, s := range f.opts.Upstreams.Sources(ref) {
 			if len(out) < maxPeers {
-				out = append(out, candidate{s, fromPeer})
+				out = append(out, candidate{Source: s, from: fromPeer})
 			}
 		}
 	}
 	if f.origin != nil {
 		if s := f.origin(ref.Blob); s != nil {
-			out = append(out, candidate{s, fromOrigin})
+			out = append(out, candidate{Source: s, from: fromOrigin})
 		}
 	}
 	return out
-}
-
-// attempt asks one source and verifies what it gives. A peer gets a third of
-// the deadline, so that the origin has time left; the origin gets the rest.
-func (f *Fetcher) attempt(ctx context.Context, c candidate, ref block.Ref) (*buffer, error) {
-	if c.from == fromPeer {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, f.deadline(ref)/3)
-		defer cancel()
-	}
-	began := time.Now()
-	b := newBuffer(ref.Size)
-	p, err := c.ReadBlock(ctx, ref, b.bytes)
-	if err != nil {
-		b.release()
-		return nil, err
-	}
-	b.bytes = p
-	f.metrics.read(c.from, len(p))
-	if err := ref.Verify(p); err != nil {
-		b.release()
-		f.metrics.bad(c.from)
-		if blamer, ok := f.opts.Upstreams.(Blamer); ok && c.from == fromPeer {
-			blamer.Blame(ref, c.Source, err)
-		}
-		return nil, err
-	}
-	if c.from == fromPeer {
-		f.peers.observe(time.Since(began))
-	}
-	return b, nil
 }
 
 // final reports whether asking the origin again cannot help, err being what it

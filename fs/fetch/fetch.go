@@ -31,11 +31,18 @@ type Origin func(blob digest.Digest) block.Source
 
 // Upstreams says whom to ask for a block before the origin.
 //
-// An Upstreams that is also a Blamer is told who gave bad bytes.
+// An Upstreams that is also a Blamer is told who gave bad bytes, one that
+// is also a Judge who was late.
 type Upstreams interface {
 	// Sources returns peers, best first. It is called once a flight and does
 	// not block.
 	Sources(ref block.Ref) []block.Source
+}
+
+// Judge is told of sources that were asked and then were slower than one asked
+// later.
+type Judge interface {
+	Late(ref block.Ref, src block.Source)
 }
 
 // Blamer is told of sources that gave bytes which are not the block.
@@ -82,6 +89,14 @@ type Options struct {
 	// FillQuiet is how long the fill waits after the last on-demand flight.
 	// The default is DefaultFillQuiet.
 	FillQuiet time.Duration
+	// OnReceive is told of each block that comes in from a peer or the origin,
+	// when its first bytes are there: from now on it can be watched. It does not
+	// wait. The default is nobody.
+	OnReceive func(block.Ref)
+	// OnTouch is told of each block of a layer that a container reads, at the
+	// first time since the layer was opened. It does not wait. The default is
+	// nobody.
+	OnTouch func(block.Ref)
 	// Registerer takes the fetcher's metrics. The default is none.
 	Registerer prometheus.Registerer
 }

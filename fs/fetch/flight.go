@@ -15,8 +15,8 @@ import (
 // get returns the block, verified and held for the caller. u is the urgency of
 // the caller, who may raise it while get waits.
 func (f *Fetcher) get(ctx context.Context, ref block.Ref, u *urgency) (*buffer, error) {
-	if ref.Size < 1 || ref.Size > block.MaxSection {
-		return nil, fmt.Errorf("fetch: %v of %d bytes: %w", ref, ref.Size, errdefs.ErrInvalidArgument)
+	if err := checkSize(ref); err != nil {
+		return nil, err
 	}
 	for {
 		w, started, err := f.flights.join(ctx, ref.Sum, ref, u.get(), f.fly)
@@ -35,7 +35,7 @@ func (f *Fetcher) get(ctx context.Context, ref block.Ref, u *urgency) (*buffer, 
 			return nil, fmt.Errorf("fetch: %v has %d bytes, want %d: %w", ref, w.ref.Size, ref.Size, errdefs.ErrDataLoss)
 		case ctx.Err() != nil:
 			return nil, fmt.Errorf("fetch: %v: %w", ref, ctx.Err())
-		case started || w.ref == ref && !mayAgain(ctx, err):
+		case started || w.ref == ref && !w.offered.Load() && !mayAgain(ctx, err):
 			return nil, fmt.Errorf("fetch: %w", err)
 		}
 	}
@@ -63,6 +63,11 @@ func (f *Fetcher) fly(ctx context.Context, w *work) {
 	}
 	b.release()
 	b, err = f.fromSources(ctx, w)
+	f.finish(ctx, w, b, err)
+}
+
+// finish gives everybody what the flight brought, and keeps it.
+func (f *Fetcher) finish(ctx context.Context, w *work, b *buffer, err error) {
 	f.metrics.flight(err)
 	f.flights.publish(w.ref.Sum, w, b, err)
 	if err != nil {
@@ -74,8 +79,7 @@ func (f *Fetcher) fly(ctx context.Context, w *work) {
 	}
 }
 
-// fromSources asks for the block when a slot is free, within the time that a
-// flight has.
+// fromSources asks for the block when a slot is free.
 func (f *Fetcher) fromSources(ctx context.Context, w *work) (*buffer, error) {
 	t := newTicket(w.ref, w.urgency.get())
 	stop := w.urgency.follow(func(p Priority) { f.gate.raise(t, p) })
@@ -85,19 +89,26 @@ func (f *Fetcher) fromSources(ctx context.Context, w *work) (*buffer, error) {
 		return nil, err
 	}
 	defer f.gate.leave(t)
+	return f.ask(ctx, w, nil, func(p Priority) { f.gate.raise(t, p) })
+}
+
+// ask runs a race for the block within the time that a flight has. first, if
+// any, is asked before all others. raise is told of the flight's urgency.
+func (f *Fetcher) ask(ctx context.Context, w *work, first *push, raise func(Priority)) (*buffer, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	limit := time.AfterFunc(patience*f.opts.Deadline, func() { cancel(context.DeadlineExceeded) })
 	defer limit.Stop()
 	end := time.Now().Add(patience * f.opts.Deadline)
-	stop = w.urgency.follow(func(p Priority) {
-		f.gate.raise(t, p)
+	stop := w.urgency.follow(func(p Priority) {
+		raise(p)
 		if p <= Relay {
 			limit.Reset(min(time.Until(end), f.deadline(w.ref)))
 		}
 	})
 	defer stop()
-	return f.ask(ctx, w.ref)
+	r := &race{f: f, w: w}
+	return r.run(ctx, first)
 }
 
 // patience is how many deadlines a flight may take for which nobody waits. It
@@ -111,6 +122,13 @@ func (f *Fetcher) deadline(ref block.Ref) time.Duration {
 		return patience * f.opts.Deadline
 	}
 	return f.opts.Deadline
+}
+
+func checkSize(ref block.Ref) error {
+	if ref.Size < 1 || ref.Size > block.MaxSection {
+		return fmt.Errorf("fetch: %v of %d bytes: %w", ref, ref.Size, errdefs.ErrInvalidArgument)
+	}
+	return nil
 }
 
 // notKept says that something could not be cached. It is served all the same.

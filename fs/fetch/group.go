@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -36,8 +37,12 @@ type work struct {
 	buf     *buffer       // held by the work until everybody has left
 	err     error
 
+	progress progress    // of a flight
+	offered  atomic.Bool // a flight that began because somebody sent the block
+
 	// Guarded by group.mu.
-	waiters int
+	waiters int // who want the result
+	watches int // who would take it
 	cancel  context.CancelFunc
 	left    bool // of the map: nobody joins any more
 	ended   bool
@@ -106,7 +111,7 @@ func (g *group[K]) end(key K, w *work) {
 	if w.idle != nil {
 		w.idle.Stop()
 	}
-	last := w.waiters == 0
+	last := w.waiters+w.watches == 0
 	g.mu.Unlock()
 	if last && w.buf != nil {
 		w.buf.release()
@@ -139,7 +144,7 @@ func (g *group[K]) leave(key K, w *work) {
 	switch {
 	case w.waiters > 0:
 	case w.ended:
-		if w.buf != nil {
+		if w.watches == 0 && w.buf != nil {
 			w.buf.release()
 		}
 	default:
@@ -152,6 +157,36 @@ func (g *group[K]) leave(key K, w *work) {
 			}
 		})
 	}
+}
+
+// watch returns the work for key and holds its result, without wanting it: the
+// work does not go on for that. nil says that there is none. The caller owes
+// unwatch.
+func (g *group[K]) watch(key K) *work {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	w := g.works[key]
+	if w != nil {
+		w.watches++
+	}
+	return w
+}
+
+// unwatch is the opposite of watch.
+func (g *group[K]) unwatch(w *work) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	w.watches--
+	if w.ended && w.waiters+w.watches == 0 && w.buf != nil {
+		w.buf.release()
+	}
+}
+
+// wanted returns how many want the result of w.
+func (g *group[K]) wanted(w *work) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return w.waiters
 }
 
 // forget takes w out of the map. The caller holds mu.

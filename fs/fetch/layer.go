@@ -22,6 +22,7 @@ type Layer struct {
 	table   *block.Table
 	calls   group[int] // decodes under way, by block
 	ahead   ahead
+	touched []atomic.Uint32 // a bit for each block that a container has read
 	stats   counters
 
 	// Guarded by Fetcher.mu.
@@ -50,7 +51,7 @@ func (f *Fetcher) Layer(blob digest.Digest, t *block.Table) (*Layer, error) {
 	}
 	l := f.layers[id]
 	if l == nil {
-		l = &Layer{fetcher: f, id: id, table: t}
+		l = &Layer{fetcher: f, id: id, table: t, touched: make([]atomic.Uint32, (t.Len()+31)/32)}
 		l.calls.init(&f.wg)
 		f.layers[id] = l
 	}
@@ -155,6 +156,16 @@ func (l *Layer) ID() store.FlatID { return l.id }
 
 // Size returns the bytes of the tar stream.
 func (l *Layer) Size() int64 { return l.id.Length }
+
+// touch says which blocks are read for the first time.
+func (l *Layer) touch(first, last int) {
+	for i := first; i <= last; i++ {
+		w, bit := &l.touched[i/32], uint32(1)<<(i%32)
+		if w.Load()&bit == 0 && w.Or(bit)&bit == 0 {
+			l.fetcher.opts.OnTouch(l.table.Ref(l.id.Blob, i))
+		}
+	}
+}
 
 // Local returns the path of the whole layer as a local file, once it is sealed.
 // Until Close the path stays; the content stays for whoever has it open or

@@ -36,6 +36,9 @@ func (l *Layer) View(ctx context.Context, off int64, n int) (Span, error) {
 	size := int64(l.id.BlockSize)
 	first, last := int(off/size), int((off+int64(n)-1)/size)
 	defer l.readAhead(ctx, first, last)
+	if l.fetcher.opts.OnTouch != nil && priorityOf(ctx) == OnDemand {
+		l.touch(first, last)
+	}
 	flat, err := l.file()
 	if err == nil {
 		pins, ok, err := flat.Pin(first, last)

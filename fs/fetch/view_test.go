@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -267,5 +268,31 @@ func TestSpanOutlivesLayer(t *testing.T) {
 	}
 	if !bytes.Equal(content(t, v), of.Stream) {
 		t.Error("a span changed")
+	}
+}
+
+// OnTouch is told of each block once, in the order of reading, and not of what
+// is fetched ahead.
+func TestOnTouch(t *testing.T) {
+	of := blocktest.NewLayer(1, blockSize, 70*blockSize)
+	var touched []block.Ref
+	f := newFetcher(t, newStore(t, store.Options{}), of.Source(), Options{OnTouch: func(r block.Ref) { touched = append(touched, r) }})
+	l := openLayer(t, f, of)
+	for _, i := range []int{5, 6, 7, 8, 40, 5, 8, 69} {
+		off, n := of.Table.Span(i)
+		s, err := l.View(t.Context(), off, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		content(t, s)
+	}
+	if s, err := l.View(WithPriority(t.Context(), Fill), 0, 10); err != nil {
+		t.Fatal(err)
+	} else {
+		content(t, s)
+	}
+	want := []block.Ref{of.Ref(5), of.Ref(6), of.Ref(7), of.Ref(8), of.Ref(40), of.Ref(69)}
+	if !slices.Equal(touched, want) {
+		t.Errorf("told of %v", touched)
 	}
 }

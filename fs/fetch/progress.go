@@ -1,0 +1,118 @@
+package fetch
+
+import (
+	"sync"
+	"time"
+)
+
+// progress is how far the attempts of one flight are, for those who tap it. The
+// zero value is ready.
+type progress struct {
+	mu       sync.Mutex // no other lock is taken under it
+	arrivals []*arrival // of attempts under way
+	taps     []chan struct{}
+	begun    bool // something has arrived
+}
+
+// arrival is what has come in one attempt.
+type arrival struct {
+	buf *buffer
+	mem []byte // of buf, as long as the block
+
+	// Guarded by progress.mu.
+	n    int // bytes of mem that are there and will not change
+	sign time.Time
+}
+
+// add begins an attempt that brings its block into buf, which stays the
+// caller's.
+func (p *progress) add(buf *buffer, size int) *arrival {
+	a := &arrival{buf: buf, mem: buf.bytes[:size]}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.arrivals = append(p.arrivals, a)
+	return a
+}
+
+// grow says that the first n bytes of a are there, or only that its source
+// lives. It reports whether they are the first of the flight.
+func (p *progress) grow(a *arrival, n int) (first bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	a.sign = time.Now()
+	if n <= a.n {
+		return false
+	}
+	a.n = n
+	first = !p.begun
+	p.begun = true
+	p.wake()
+	return first
+}
+
+// remove ends an attempt. Taps that read from it may keep its buffer.
+func (p *progress) remove(a *arrival) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, o := range p.arrivals {
+		if o == a {
+			p.arrivals = append(p.arrivals[:i], p.arrivals[i+1:]...)
+			break
+		}
+	}
+	p.wake()
+}
+
+// wake wakes the taps. The caller holds mu.
+func (p *progress) wake() {
+	for _, c := range p.taps {
+		select {
+		case c <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// watch returns a channel that holds a token whenever there may be news.
+func (p *progress) watch() chan struct{} {
+	c := make(chan struct{}, 1)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.taps = append(p.taps, c)
+	return c
+}
+
+func (p *progress) unwatch(c chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, o := range p.taps {
+		if o == c {
+			p.taps = append(p.taps[:i], p.taps[i+1:]...)
+			return
+		}
+	}
+}
+
+// silentAfter is when a source that gave a sign of life counts as silent. It
+// says five times as often that it waits.
+const silentAfter = 500 * time.Millisecond
+
+// wait says for how long an attempt that began then and is past its time need
+// not be hedged: it will be complete within another patience at the pace it
+// has, or its source waits and says so. 0 means that it is late.
+func (p *progress) wait(a *arrival, began time.Time, patience time.Duration) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	if a.sign.IsZero() || now.Sub(a.sign) >= silentAfter {
+		return 0
+	}
+	if a.n == 0 {
+		return silentAfter - now.Sub(a.sign)
+	}
+	so := now.Sub(began)
+	if left := so * time.Duration(len(a.mem)-a.n) / time.Duration(a.n); left <= patience {
+		return max(left, minHedge)
+	}
+	return 0
+}

@@ -1,0 +1,143 @@
+package fetch
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/faasnet/faasnet/fs/block"
+	"github.com/faasnet/faasnet/fs/block/blocktest"
+	"github.com/faasnet/faasnet/fs/store"
+)
+
+// send pushes p into a sink piece by piece, and says whether all was wanted.
+func send(sink block.Sink, p []byte, end error) bool {
+	for n := 0; n < len(p); {
+		time.Sleep(pace)
+		m := min(n+piece, len(p))
+		copy(sink.Buffer()[n:m], p[n:m])
+		n = m
+		if !sink.Arrived(n) {
+			sink.End(errors.New("cancelled"))
+			return false
+		}
+	}
+	sink.End(end)
+	return true
+}
+
+func TestOffer(t *testing.T) {
+	of := blocktest.Cut(blocktest.Random(1, blockSize), blockSize)
+	ref, frame := of.Ref(0), of.Frame(0)
+	wrong := bytes.Clone(frame)
+	wrong[10] ^= 1
+	for name, c := range map[string]struct {
+		bytes  []byte
+		end    error
+		reader bool // somebody wants the block
+		origin int  // requests to it
+		blamed bool
+		stored bool
+	}{
+		"whole":              {frame, nil, false, 0, false, true},
+		"whole, with reader": {frame, nil, true, 0, false, true},
+		"abort":              {frame, errdefs.ErrAborted, false, 0, false, false},
+		"abort, with reader": {frame, errdefs.ErrAborted, true, 1, false, true},
+		"wrong":              {wrong, nil, false, 0, true, false},
+		"wrong, with reader": {wrong, nil, true, 1, true, true},
+		"short":              {frame[:piece], nil, false, 0, false, false},
+		"short, with reader": {frame[:piece], nil, true, 1, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStore(t, store.Options{})
+				origin := blocktest.Count(of.Source())
+				f := newFetcher(t, s, origin, Options{})
+				var bad error
+				sink, err := f.Offer(t.Context(), ref, func(err error) { bad = err })
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := f.Offer(t.Context(), ref, nil); !errdefs.IsAlreadyExists(err) {
+					t.Errorf("offered twice: %v", err)
+				}
+				read := make(chan error, 1)
+				if c.reader {
+					go func() {
+						p, err := f.ReadBlock(t.Context(), ref, nil)
+						if err == nil && !bytes.Equal(p, frame) {
+							err = errors.New("wrong bytes")
+						}
+						read <- err
+					}()
+					synctest.Wait()
+				}
+				if !send(sink, c.bytes, c.end) {
+					t.Error("nobody wants the block")
+				}
+				if c.reader {
+					if err := <-read; err != nil {
+						t.Error(err)
+					}
+				}
+				synctest.Wait()
+				if n := origin.Calls(); n != c.origin {
+					t.Errorf("%d requests to the origin, want %d", n, c.origin)
+				}
+				if errdefs.IsDataLoss(bad) != c.blamed {
+					t.Errorf("blamed for %v", bad)
+				}
+				if s.Has(ref) != c.stored {
+					t.Errorf("stored: %v", s.Has(ref))
+				}
+				switch sink, err := f.Offer(t.Context(), ref, nil); {
+				case err == nil:
+					sink.End(errdefs.ErrAborted)
+					if c.stored {
+						t.Error("taken although it is stored")
+					}
+				case !c.stored:
+					t.Errorf("a failed push left a mark: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// A push that stalls is hedged only for somebody who waits, and the sender hears
+// that its block is no longer wanted.
+func TestOfferThatStalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		of := blocktest.NewLayer(1, blockSize, blockSize)
+		origin := blocktest.Count(of.Source())
+		f := newFetcher(t, newStore(t, store.Options{}), origin, Options{})
+		sink, err := f.Offer(t.Context(), of.Ref(0), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		copy(sink.Buffer(), of.Frame(0)[:10])
+		if !sink.Arrived(10) {
+			t.Error("not wanted")
+		}
+		time.Sleep(8 * time.Second)
+		if n := origin.Calls(); n != 0 {
+			t.Errorf("%d requests to the origin for a block that nobody wants", n)
+		}
+		began := time.Now()
+		if p, err := f.ReadBlock(t.Context(), of.Ref(0), nil); err != nil || !bytes.Equal(p, of.Frame(0)) {
+			t.Errorf("%d bytes, %v", len(p), err)
+		}
+		if d := time.Since(began); d > maxHedge/2 {
+			t.Errorf("hedged after %v", d)
+		}
+		synctest.Wait()
+		if sink.Arrived(20) {
+			t.Error("still wanted")
+		}
+		sink.End(errdefs.ErrAborted)
+	})
+}
