@@ -2,14 +2,17 @@ package registry
 
 import (
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/faasnet/faasnet/fs/registry/registrytest"
+	"golang.org/x/sys/unix"
 )
 
 // dockerConfig writes a config.json into dir.
@@ -87,15 +90,31 @@ echo '{"ServerURL":"'$server'","Username":"u","Secret":"p'$n'"}'
 	}
 }
 
-// alive reports whether a process runs; one that waits to be reaped does not.
-func alive(t *testing.T, pidFile string) bool {
+// ends waits for the process of a file to end; false when it does not.
+func ends(t *testing.T, pidFile string) bool {
 	t.Helper()
-	pid, err := os.ReadFile(pidFile)
+	text, err := os.ReadFile(pidFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	stat, err := os.ReadFile("/proc/" + strings.TrimSpace(string(pid)) + "/stat")
-	return err == nil && !strings.Contains(string(stat), ") Z")
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fd, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return true
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	for {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 10_000)
+		if !errors.Is(err, unix.EINTR) {
+			return n == 1
+		}
+	}
 }
 
 func TestCredentials(t *testing.T) {
@@ -136,7 +155,7 @@ esac
 		if d := time.Since(begin); d > 30*time.Second {
 			t.Errorf("a helper that hangs held us for %v", d)
 		}
-		if alive(t, child) {
+		if !ends(t, child) {
 			t.Error("a helper that hung left a process behind")
 		}
 	})

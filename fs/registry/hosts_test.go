@@ -240,3 +240,28 @@ func TestHostsFileChanges(t *testing.T) {
 		t.Errorf("%d requests to the first host, %d to the second, want 1 and 1", a, b)
 	}
 }
+
+// TestHostIsConfiguredOnce: readers that come at the same time share one set of
+// connections.
+func TestHostIsConfiguredOnce(t *testing.T) {
+	c := newClient(t, Options{})
+	start := make(chan struct{})
+	got := make(chan *namespace, 50)
+	for range cap(got) {
+		go func() {
+			<-start
+			n, err := c.namespace("reg.test")
+			if err != nil {
+				t.Error(err)
+			}
+			got <- n
+		}()
+	}
+	close(start)
+	first := <-got
+	for range cap(got) - 1 {
+		if n := <-got; n != first {
+			t.Fatal("one host has two configurations")
+		}
+	}
+}

@@ -50,13 +50,13 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusBadGateway)
 		return
 	}
-	w.WriteHeader(http.StatusOK)
-	here, _, err := http.NewResponseController(w).Hijack()
+	here, rw, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		return
 	}
+	_, _ = io.WriteString(here, "HTTP/1.1 200 OK\r\n\r\n")
 	var both sync.WaitGroup
-	both.Go(func() { _, _ = io.Copy(there, here); _ = there.Close() })
+	both.Go(func() { _, _ = io.Copy(there, rw); _ = there.Close() })
 	both.Go(func() { _, _ = io.Copy(here, there); _ = here.Close() })
 	both.Wait()
 }
