@@ -30,7 +30,10 @@ func demo(ctx context.Context, w io.Writer, image, rate string) error {
 	if err != nil {
 		return err
 	}
-	s := starts{image: image, rate: rate, systems: []string{"overlayfs", "faasnet"}, data: filepath.Join(cache, "demo"), reuse: true, background: true, progress: w}
+	s := starts{
+		site: site{image: image, data: filepath.Join(cache, "demo"), reuse: true, progress: w},
+		rate: rate, systems: []string{"overlayfs", "faasnet"}, background: true,
+	}
 	fmt.Fprintf(w, "Converting image %s, then starting its function twice on an empty VM: after a full pull\n"+
 		"(overlayfs) and lazily (faasnet). Registry and VM are network namespaces linked at %s.\n\n", image, rate)
 	sums, err := s.measure(ctx, 1, "")

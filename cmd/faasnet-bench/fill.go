@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"time"
@@ -20,10 +21,50 @@ const (
 	converted = "faasnet"
 )
 
+// site is a bench with one image in a registry behind a link.
+type site struct {
+	image    string
+	data     string // what the registry keeps; "": only for this run
+	reuse    bool   // layers that data has converted already
+	progress io.Writer
+
+	*bench
+	hub    *lab.Hub
+	origin *lab.Net
+	server *lab.Registry
+	hosts  string
+}
+
+// prepare fills the registry and starts it behind a link of the rate.
+func (s *site) prepare(ctx context.Context, rate string) error {
+	data, err := s.fill(ctx)
+	if err != nil {
+		return err
+	}
+	if s.hub, err = s.Hub(); err != nil {
+		return err
+	}
+	if s.origin, err = s.hub.Link(rate); err != nil {
+		return err
+	}
+	host, err := s.Host("origin", s.origin)
+	if err != nil {
+		return err
+	}
+	if s.server, err = host.Registry(ctx, data); err != nil {
+		return err
+	}
+	s.hosts, err = s.server.HostsDir()
+	return err
+}
+
+// ref is the image's reference with the tag.
+func (s *site) ref(tag string) string { return s.server.Addr + "/" + repository + ":" + tag }
+
 // fill starts a registry on the machine's own network, where nothing is
 // shaped, pushes the image and its conversion, and returns the directory that
 // keeps them.
-func (s *starts) fill(ctx context.Context) (data string, err error) {
+func (s *site) fill(ctx context.Context) (data string, err error) {
 	host, err := s.Host("filler", nil)
 	if err != nil {
 		return "", err

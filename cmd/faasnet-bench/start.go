@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"time"
 
@@ -58,7 +57,10 @@ The configuration of each system is printed once.`,
 			&cli.StringFlag{Name: "json", Usage: "write results to `FILE`, after each start"},
 		},
 		Action: func(c *cli.Context) error {
-			s := starts{image: c.String("image"), rate: c.String("rate"), systems: c.StringSlice("systems"), background: c.Bool("background"), progress: os.Stderr}
+			s := starts{
+				site: site{image: c.String("image"), progress: os.Stderr},
+				rate: c.String("rate"), systems: c.StringSlice("systems"), background: c.Bool("background"),
+			}
 			sums, err := s.measure(c.Context, c.Int("reps"), c.String("json"))
 			if err != nil {
 				return err
@@ -70,18 +72,10 @@ The configuration of each system is printed once.`,
 
 // starts measures starts of one image over one rate.
 type starts struct {
-	image, rate string
-	systems     []string
-	data        string // what the registry keeps; "": only for this run
-	reuse       bool   // layers that data has converted already
-	background  bool   // our daemon fetches what is not read, too
-	progress    io.Writer
-
-	*bench
-	hub    *lab.Hub
-	origin *lab.Net
-	server *lab.Registry
-	hosts  string
+	site
+	rate       string
+	systems    []string
+	background bool // our daemon fetches what is not read, too
 }
 
 func (s *starts) measure(ctx context.Context, reps int, file string) (sums []startSummary, err error) {
@@ -98,7 +92,7 @@ func (s *starts) measure(ctx context.Context, reps int, file string) (sums []sta
 		return nil, err
 	}
 	defer s.close(&err)
-	if err := s.prepare(ctx); err != nil {
+	if err := s.prepare(ctx, s.rate); err != nil {
 		return nil, err
 	}
 	for rep := range reps {
@@ -115,29 +109,6 @@ func (s *starts) measure(ctx context.Context, reps int, file string) (sums []sta
 		}
 	}
 	return out.Summary, nil
-}
-
-// prepare fills the registry and starts it behind its link.
-func (s *starts) prepare(ctx context.Context) error {
-	data, err := s.fill(ctx)
-	if err != nil {
-		return err
-	}
-	if s.hub, err = s.Hub(); err != nil {
-		return err
-	}
-	if s.origin, err = s.hub.Link(s.rate); err != nil {
-		return err
-	}
-	host, err := s.Host("origin", s.origin)
-	if err != nil {
-		return err
-	}
-	if s.server, err = host.Registry(ctx, data); err != nil {
-		return err
-	}
-	s.hosts, err = s.server.HostsDir()
-	return err
 }
 
 // once starts the function on a new VM.
@@ -178,7 +149,7 @@ func (s *starts) once(ctx context.Context, system string, rep int) (row startRow
 
 // time measures one start.
 func (s *starts) time(ctx context.Context, row *startRow, vm *lab.Host, c *lab.Containerd, how snapshotter) error {
-	ref := s.server.Addr + "/" + repository + ":" + how.tag
+	ref := s.ref(how.tag)
 	cpu, err := vm.CPU()
 	if err != nil {
 		return err
