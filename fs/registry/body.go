@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
+
 	"github.com/faasnet/faasnet/fs/block"
 )
 
@@ -98,4 +99,5 @@ func (a *attempt) receive(q *request, resp *http.Response, skip int64) error {
 
 type readerFunc func([]byte) (int, error)
 
+// Read implements io.Reader.
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }

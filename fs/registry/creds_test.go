@@ -11,8 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/faasnet/faasnet/fs/registry/registrytest"
 	"golang.org/x/sys/unix"
+
+	"github.com/faasnet/faasnet/fs/registry/registrytest"
 )
 
 // dockerConfig writes a config.json into dir.

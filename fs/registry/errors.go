@@ -20,6 +20,7 @@ var errIdle = fmt.Errorf("no data for too long: %w", errdefs.ErrUnavailable)
 // block in this call.
 type final struct{ error }
 
+// Unwrap shows what it is.
 func (f final) Unwrap() error { return f.error }
 
 func isFinal(err error) bool {

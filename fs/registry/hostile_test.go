@@ -10,9 +10,10 @@ import (
 	"time"
 
 	"github.com/containerd/containerd/v2/core/remotes/docker/auth"
+	"github.com/opencontainers/go-digest"
+
 	"github.com/faasnet/faasnet/fs/block"
 	"github.com/faasnet/faasnet/fs/registry/registrytest"
-	"github.com/opencontainers/go-digest"
 )
 
 // FuzzAnswer lets a server answer anything: a read ends within its budget, with

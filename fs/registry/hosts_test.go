@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
+
 	"github.com/faasnet/faasnet/fs/registry/registrytest"
 )
 

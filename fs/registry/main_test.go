@@ -12,10 +12,11 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/faasnet/faasnet/fs/block"
-	"github.com/faasnet/faasnet/fs/registry/registrytest"
 	"github.com/opencontainers/go-digest"
 	"go.uber.org/goleak"
+
+	"github.com/faasnet/faasnet/fs/block"
+	"github.com/faasnet/faasnet/fs/registry/registrytest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -7,8 +7,9 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
-	"github.com/faasnet/faasnet/fs/registry/registrytest"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/faasnet/faasnet/fs/registry/registrytest"
 )
 
 func TestOptions(t *testing.T) {

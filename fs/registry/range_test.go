@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/containerd/errdefs"
+
 	"github.com/faasnet/faasnet/fs/block"
 	"github.com/faasnet/faasnet/fs/registry/registrytest"
 )

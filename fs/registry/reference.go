@@ -13,6 +13,7 @@ type name struct {
 	path string
 }
 
+// String is the form without tag and digest.
 func (n name) String() string { return n.host + "/" + n.path }
 
 // parse reads an image reference as containerd's CRI does: familiar names are

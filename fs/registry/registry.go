@@ -17,6 +17,7 @@ import (
 	"sync"
 
 	"github.com/containerd/errdefs"
+
 	"github.com/faasnet/faasnet/fs/block"
 )
 
@@ -30,7 +31,7 @@ type Client struct {
 	spool   *spool
 	metrics *metrics
 
-	ctx    context.Context // ends with Close
+	ctx    context.Context //nolint:containedctx // ends with Close, for what outlives the call that started it
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup // goroutines that outlive the call that started them
 

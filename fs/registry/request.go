@@ -9,7 +9,7 @@ import (
 // request is one request that ends with the caller's context, unless a stream
 // takes it over.
 type request struct {
-	ctx    context.Context
+	ctx    context.Context //nolint:containedctx // the request's own, cut loose from the call's
 	cancel context.CancelCauseFunc
 	unlink func() bool   // the caller's context means nothing any more
 	body   io.ReadCloser // nil before there is an answer

@@ -10,10 +10,11 @@ import (
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/core/remotes"
 	"github.com/containerd/errdefs"
-	"github.com/faasnet/faasnet/fs/registry/registrytest"
 	"github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/faasnet/faasnet/fs/registry/registrytest"
 )
 
 func descriptor(mediaType string, p []byte) ocispec.Descriptor {

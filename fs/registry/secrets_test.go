@@ -11,10 +11,10 @@ import (
 
 	"github.com/containerd/containerd/v2/core/remotes"
 	"github.com/containerd/log"
-	"github.com/faasnet/faasnet/fs/registry/registrytest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/sirupsen/logrus"
+
+	"github.com/faasnet/faasnet/fs/registry/registrytest"
 )
 
 // marker is in every secret of this test.
@@ -51,15 +51,14 @@ func (j *journal) check(t *testing.T) {
 // level, with marked secrets of each kind.
 func TestSE02_NoSecretsInLogs(t *testing.T) {
 	j := &journal{}
-	logger := logrus.New()
-	logger.SetOutput(j)
-	logger.SetLevel(logrus.TraceLevel)
+	logger := like(log.L.Logger)
+	logger.Out, logger.Formatter, logger.Hooks, logger.Level = j, log.L.Logger.Formatter, nil, log.TraceLevel
 	helperScript(t, "marked", "echo "+marker+" >&2; echo "+marker+"; exit 3\n")
 	metrics := prometheus.NewRegistry()
 
 	use := func(t *testing.T, what string, c *Client, ref string, l layer) {
 		s := blobs(t, c, ref)
-		ctx := log.WithLogger(t.Context(), logrus.NewEntry(logger))
+		ctx := log.WithLogger(t.Context(), logger.WithFields(nil))
 		for i := range 2 {
 			_, err := s.ReadBlock(ctx, l.ref(i*100, 100), nil)
 			j.err(what, err)

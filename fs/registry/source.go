@@ -11,6 +11,7 @@ import (
 	"github.com/containerd/containerd/v2/core/remotes/docker"
 	"github.com/containerd/errdefs"
 	"github.com/containerd/log"
+
 	"github.com/faasnet/faasnet/fs/block"
 )
 

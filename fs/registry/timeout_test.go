@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
+
 	"github.com/faasnet/faasnet/fs/registry/registrytest"
 )
 

@@ -72,6 +72,7 @@ type peeked struct {
 	hello *atomic.Int64
 }
 
+// Read implements net.Conn.
 func (p *peeked) Read(b []byte) (int, error) {
 	p.first.Do(func() {
 		if c, err := p.r.Peek(1); err == nil && c[0] == helloByte {

@@ -18,7 +18,10 @@ type Net struct {
 
 type netAddr string
 
-func (netAddr) Network() string  { return "pipe" }
+// Network implements net.Addr.
+func (netAddr) Network() string { return "pipe" }
+
+// String implements net.Addr.
 func (a netAddr) String() string { return string(a) }
 
 type netListener struct {
@@ -81,6 +84,7 @@ func (n *Net) Dials(addr string) int {
 	return n.dials[addr]
 }
 
+// Accept implements net.Listener.
 func (l *netListener) Accept() (net.Conn, error) {
 	select {
 	case c := <-l.conns:
@@ -90,9 +94,11 @@ func (l *netListener) Accept() (net.Conn, error) {
 	}
 }
 
+// Close implements net.Listener.
 func (l *netListener) Close() error {
 	l.once.Do(func() { close(l.done) })
 	return nil
 }
 
+// Addr implements net.Listener.
 func (l *netListener) Addr() net.Addr { return l.addr }

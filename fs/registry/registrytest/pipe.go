@@ -73,6 +73,7 @@ type conn struct {
 	read, write   *deadline
 }
 
+// Read implements net.Conn.
 func (c *conn) Read(p []byte) (int, error) {
 	return c.r.try(c.read, func() (int, bool, error) {
 		switch h := c.r; {
@@ -89,6 +90,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	})
 }
 
+// Write implements net.Conn.
 func (c *conn) Write(p []byte) (int, error) {
 	for wrote := 0; ; {
 		n, err := c.w.try(c.write, func() (int, bool, error) {
@@ -110,6 +112,7 @@ func (c *conn) Write(p []byte) (int, error) {
 	}
 }
 
+// Close implements net.Conn.
 func (c *conn) Close() error {
 	c.w.change(func() { c.w.eof = true })
 	c.r.change(func() { c.r.broken = true })
@@ -118,16 +121,23 @@ func (c *conn) Close() error {
 	return nil
 }
 
-func (c *conn) LocalAddr() net.Addr  { return c.local }
+// LocalAddr implements net.Conn.
+func (c *conn) LocalAddr() net.Addr { return c.local }
+
+// RemoteAddr implements net.Conn.
 func (c *conn) RemoteAddr() net.Addr { return c.remote }
 
+// SetDeadline implements net.Conn.
 func (c *conn) SetDeadline(t time.Time) error {
 	c.read.set(t)
 	c.write.set(t)
 	return nil
 }
 
-func (c *conn) SetReadDeadline(t time.Time) error  { c.read.set(t); return nil }
+// SetReadDeadline implements net.Conn.
+func (c *conn) SetReadDeadline(t time.Time) error { c.read.set(t); return nil }
+
+// SetWriteDeadline implements net.Conn.
 func (c *conn) SetWriteDeadline(t time.Time) error { c.write.set(t); return nil }
 
 // deadline is a time that may be moved.

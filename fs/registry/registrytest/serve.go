@@ -17,6 +17,7 @@ type counter struct {
 // Unwrap lets http.ResponseController reach the connection.
 func (c counter) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
+// WriteHeader implements http.ResponseWriter.
 func (c counter) WriteHeader(status int) {
 	c.r.mu.Lock()
 	c.q.Status = status
@@ -24,6 +25,7 @@ func (c counter) WriteHeader(status int) {
 	c.ResponseWriter.WriteHeader(status)
 }
 
+// Write implements http.ResponseWriter.
 func (c counter) Write(p []byte) (int, error) {
 	n, err := c.ResponseWriter.Write(p)
 	c.r.mu.Lock()

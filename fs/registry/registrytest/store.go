@@ -39,6 +39,7 @@ type memory struct {
 
 type memoryBlob struct{ *bytes.Reader }
 
+// Close implements io.Closer.
 func (memoryBlob) Close() error { return nil }
 
 func (s *memory) put(src io.Reader) (digest.Digest, int64, error) {
