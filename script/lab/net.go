@@ -20,7 +20,8 @@ type Net struct {
 	// Addr is the host's address on the bridge.
 	Addr string
 	port string // the bridge's end of the link
-	hub  *Hub
+	hub  *Hub   // nil: not linked
+	lab  *Lab
 }
 
 // net makes a namespace that the lab closes.
@@ -31,7 +32,7 @@ func (l *Lab) net() (*Net, error) {
 	}
 	made := make(chan result)
 	go func() {
-		runtime.LockOSThread() // never unlocked: the thread dies with the goroutine
+		runtime.LockOSThread() // as in within
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			made <- result{nil, fmt.Errorf("new network namespace: %w", err)}
 			return
@@ -43,7 +44,7 @@ func (l *Lab) net() (*Net, error) {
 	if r.err != nil {
 		return nil, r.err
 	}
-	n := &Net{ns: r.f}
+	n := &Net{ns: r.f, lab: l}
 	l.nets = append(l.nets, n)
 	return n, n.run("ip", "link", "set", "lo", "up")
 }
@@ -103,13 +104,18 @@ func (h *Hub) Link(rate string) (*Net, error) {
 	if rate == "" {
 		return n, nil
 	}
-	shape := func(dev string) []string {
-		return []string{"tc", "qdisc", "add", "dev", dev, "root", "tbf", "rate", rate, "burst", "256kb", "limit", "1mb"}
+	return n, n.shape("add", rate)
+}
+
+// shape sets the queues of both ends of the link.
+func (n *Net) shape(verb, rate string) error {
+	tbf := func(dev string) []string {
+		return []string{"tc", "qdisc", verb, "dev", dev, "root", "tbf", "rate", rate, "burst", "256kb", "limit", "1mb"}
 	}
-	if err := n.run(shape("eth0")...); err != nil {
-		return nil, err
+	if err := n.run(tbf("eth0")...); err != nil {
+		return err
 	}
-	return n, h.net.run(shape(n.port)...)
+	return n.hub.net.run(tbf(n.port)...)
 }
 
 // Sent returns the bytes that the host sent, as the bridge's port counts them.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -99,6 +100,11 @@ func (c *Containerd) Attach(ctx context.Context, snapshotter, ref string, argv .
 		return nil, err
 	}
 	return r, r.cmd.Start()
+}
+
+// Root is where the root file system of a running container is mounted.
+func (c *Containerd) Root(r *Running) string {
+	return c.path(filepath.Join("state", "io.containerd.runtime.v2.task", c.namespace, r.ID, "rootfs"))
 }
 
 // Line returns the next line that the container prints, io.EOF at its end.
