@@ -60,7 +60,7 @@ func (a *attempt) ask(ctx context.Context, at *url.URL, first bool, claimed *str
 		defer a.b.found()
 	}
 	home := a.home()
-	resp, at, err := a.follow(q, cmp.Or(at, home))
+	resp, at, err := a.follow(q, cmp.Or(at, home)) //nolint:bodyclose // q closes it
 	if err != nil {
 		return err
 	}

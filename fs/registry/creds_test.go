@@ -48,7 +48,8 @@ func TestRA06_RotatedConfig(t *testing.T) {
 		t.Run(fmt.Sprintf("basic=%v", basic), func(t *testing.T) {
 			auth := &registrytest.Auth{Basic: basic, Users: map[string]string{"u": "old"}, TTL: 3 * time.Second}
 			dir := t.TempDir()
-			inBubble(t, registrytest.Options{Auth: auth}, Options{DockerConfig: dir}, func(t *testing.T, b *bubble) {
+			inBubble(t, registrytest.Options{Auth: auth}, Options{DockerConfig: dir}, func(b *bubble) {
+				t := b.t
 				dockerConfig(t, dir, `{"auths":{%q:{"auth":%q}}}`, host, basicAuth("u", "old"))
 				l := addLayer(t, b.reg, "a/b", 1<<16)
 				s := blobs(t, b.c, host+"/a/b")

@@ -159,7 +159,7 @@ func (c *Client) configure(host, dir string) (*namespace, error) {
 		e := &endpoint{RegistryHost: h, bare: bare[h.Client], lane: c.lane(h.Host)}
 		e.fallback = h.Client.Transport != http.RoundTripper(e.bare)
 		e.home, e.others = &paced{c, h.Client.Transport}, &paced{c, e.bare}
-		if h.Host != host && !(host == "docker.io" && h.Host == "registry-1.docker.io") {
+		if h.Host != host && (host != "docker.io" || h.Host != "registry-1.docker.io") {
 			e.ns = host
 		}
 		e.Header = canonical(h.Header)

@@ -196,6 +196,7 @@ func TestMirrorThatLacksTheBlobOrDamagesIt(t *testing.T) {
 	for name, spoil := range map[string]func(*testing.T, *registrytest.Registry){
 		"lacks it": func(*testing.T, *registrytest.Registry) {},
 		"damages it": func(t *testing.T, r *registrytest.Registry) {
+			t.Helper()
 			addLayer(t, r, "a/b", 1<<16)
 			r.Every(registrytest.Of(registrytest.Blobs), registrytest.Fault{Flip: 50})
 		},

@@ -121,6 +121,7 @@ func TestRA14_Proxy(t *testing.T) {
 var errNoProxy = errors.New("only the proxy leads there")
 
 func readByProxy(t *testing.T, target string) {
+	t.Helper()
 	u := mustURL(t, target)
 	o := Options{Credentials: static("u", "p"), Proxy: http.ProxyFromEnvironment, Attempts: 1}
 	if os.Getenv(noProxyOption) != "" {

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -12,6 +13,7 @@ import (
 
 // bubble is a registry named reg.test:5000 and a client of it, in virtual time.
 type bubble struct {
+	t   *testing.T // of the bubble
 	net registrytest.Net
 	reg *registrytest.Registry
 	c   *Client
@@ -21,10 +23,10 @@ const host = "reg.test:5000"
 
 // inBubble runs f in virtual time. The registry's blobs, if redirected, are at
 // data.test:80.
-func inBubble(t *testing.T, ro registrytest.Options, co Options, f func(t *testing.T, b *bubble)) {
+func inBubble(t *testing.T, ro registrytest.Options, co Options, f func(b *bubble)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := &bubble{}
+		b := &bubble{t: t}
 		ro.Listener, ro.Name = b.net.Listen(host), host
 		if ro.Redirect != nil {
 			ro.Redirect.Listener, ro.Redirect.Name = b.net.Listen("data.test:80"), "data.test:80"
@@ -32,14 +34,15 @@ func inBubble(t *testing.T, ro registrytest.Options, co Options, f func(t *testi
 		b.reg = registrytest.New(t, ro)
 		co.PlainHTTP, co.Dial = append(co.PlainHTTP, host), b.net.DialContext
 		b.c = newClient(t, co)
-		f(t, b)
+		f(b)
 	})
 }
 
 func TestRA02_RedirectsAreCachedAndRefreshed(t *testing.T) {
 	const size = 64 << 10
 	t.Run("URL good for 2 s, a block every 0.5 s for 10 s", func(t *testing.T) {
-		inBubble(t, registrytest.Options{Redirect: &registrytest.Redirect{TTL: 2 * time.Second}}, Options{}, func(t *testing.T, b *bubble) {
+		inBubble(t, registrytest.Options{Redirect: &registrytest.Redirect{TTL: 2 * time.Second}}, Options{}, func(b *bubble) {
+			t := b.t
 			l := addLayer(t, b.reg, "a/b", 21*size)
 			s := blobs(t, b.c, host+"/a/b")
 			for i := range 20 {
@@ -53,7 +56,8 @@ func TestRA02_RedirectsAreCachedAndRefreshed(t *testing.T) {
 	})
 
 	t.Run("20 readers at the end of the URL", func(t *testing.T) {
-		inBubble(t, registrytest.Options{Redirect: &registrytest.Redirect{TTL: 2 * time.Second}}, Options{}, func(t *testing.T, b *bubble) {
+		inBubble(t, registrytest.Options{Redirect: &registrytest.Redirect{TTL: 2 * time.Second}}, Options{}, func(b *bubble) {
+			t := b.t
 			l := addLayer(t, b.reg, "a/b", 40*size)
 			s := blobs(t, b.c, host+"/a/b")
 			for round := range 2 {
@@ -72,7 +76,8 @@ func TestRA02_RedirectsAreCachedAndRefreshed(t *testing.T) {
 	})
 
 	t.Run("403 for a fresh URL too: one refresh, then an error", func(t *testing.T) {
-		inBubble(t, registrytest.Options{Redirect: &registrytest.Redirect{}}, Options{}, func(t *testing.T, b *bubble) {
+		inBubble(t, registrytest.Options{Redirect: &registrytest.Redirect{}}, Options{}, func(b *bubble) {
+			t := b.t
 			l := addLayer(t, b.reg, "a/b", 2*size)
 			s := blobs(t, b.c, host+"/a/b")
 			l.read(t.Context(), t, s, 0, size)
@@ -88,8 +93,9 @@ func TestRA02_RedirectsAreCachedAndRefreshed(t *testing.T) {
 	})
 
 	for hops, ok := range map[int]bool{3: true, 10: true, 11: false} {
-		t.Run("chain", func(t *testing.T) {
-			inBubble(t, registrytest.Options{Redirect: &registrytest.Redirect{Hops: hops}}, Options{}, func(t *testing.T, b *bubble) {
+		t.Run(fmt.Sprintf("chain of %d", hops), func(t *testing.T) {
+			inBubble(t, registrytest.Options{Redirect: &registrytest.Redirect{Hops: hops}}, Options{}, func(b *bubble) {
+				t := b.t
 				l := addLayer(t, b.reg, "a/b", 2*size)
 				s := blobs(t, b.c, host+"/a/b")
 				_, err := s.ReadBlock(t.Context(), l.ref(0, size), nil)

@@ -94,7 +94,8 @@ func TestRA12_Retries(t *testing.T) {
 func TestRA16_RateLimit(t *testing.T) {
 	const perSecond, containers, blocks = 5, 3, 12
 	after := 2 * time.Second
-	inBubble(t, registrytest.Options{Limit: &registrytest.Limit{PerSecond: perSecond, RetryAfter: after}}, Options{}, func(t *testing.T, b *bubble) {
+	inBubble(t, registrytest.Options{Limit: &registrytest.Limit{PerSecond: perSecond, RetryAfter: after}}, Options{}, func(b *bubble) {
+		t := b.t
 		var wg sync.WaitGroup
 		for c := range containers {
 			repository := string(rune('a' + c))
@@ -136,7 +137,8 @@ func TestRA16_RateLimit(t *testing.T) {
 }
 
 func TestPaceHealsAndAdapts(t *testing.T) {
-	inBubble(t, registrytest.Options{}, Options{}, func(t *testing.T, _ *bubble) {
+	inBubble(t, registrytest.Options{}, Options{}, func(b *bubble) {
+		t := b.t
 		p := &pace{}
 		now := func(status int, header string) {
 			p.saw(&http.Response{StatusCode: status, Header: http.Header{"Retry-After": {header}}})
@@ -180,7 +182,8 @@ func TestPaceHealsAndAdapts(t *testing.T) {
 
 // TestRetryAfterBeyondTheDeadline: who cannot wait that long is told at once.
 func TestRetryAfterBeyondTheDeadline(t *testing.T) {
-	inBubble(t, registrytest.Options{}, Options{Budget: 10 * time.Second}, func(t *testing.T, b *bubble) {
+	inBubble(t, registrytest.Options{}, Options{Budget: 10 * time.Second}, func(b *bubble) {
+		t := b.t
 		l := addLayer(t, b.reg, "a/b", 1<<16)
 		b.reg.Every(registrytest.Of(registrytest.Blobs), registrytest.Fault{Status: 429, Header: http.Header{"Retry-After": {"30"}}})
 		begin := time.Now()

@@ -14,6 +14,7 @@ func TestRA15_RoundTrips(t *testing.T) {
 	// open reads one section of each of n layers, all at once, and returns how
 	// long that took.
 	open := func(t *testing.T, b *bubble, n int) time.Duration {
+		t.Helper()
 		repository := fmt.Sprintf("img/%d", n)
 		layers := make([]layer, n)
 		for i := range layers {
@@ -37,7 +38,8 @@ func TestRA15_RoundTrips(t *testing.T) {
 	}
 	for name, redirect := range map[string]*registrytest.Redirect{"direct": nil, "redirected": {}} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, registrytest.Options{Auth: &registrytest.Auth{Users: users}, Redirect: redirect}, Options{Credentials: static("u", "p")}, func(t *testing.T, b *bubble) {
+			inBubble(t, registrytest.Options{Auth: &registrytest.Auth{Users: users}, Redirect: redirect}, Options{Credentials: static("u", "p")}, func(b *bubble) {
+				t := b.t
 				for _, k := range []registrytest.Kind{registrytest.Blobs, registrytest.Token, registrytest.Signed} {
 					b.reg.Every(registrytest.Of(k), registrytest.Fault{Delay: delay})
 				}
@@ -85,7 +87,8 @@ func TestConnectionsAreReused(t *testing.T) {
 
 // TestPerHost: no more blocks are read at a time than Options.PerHost.
 func TestPerHost(t *testing.T) {
-	inBubble(t, registrytest.Options{}, Options{PerHost: 4}, func(t *testing.T, b *bubble) {
+	inBubble(t, registrytest.Options{}, Options{PerHost: 4}, func(b *bubble) {
+		t := b.t
 		b.reg.Every(registrytest.Of(registrytest.Blobs), registrytest.Fault{Delay: time.Second})
 		l := addLayer(t, b.reg, "a/b", 1<<16)
 		s := blobs(t, b.c, host+"/a/b")

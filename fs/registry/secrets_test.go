@@ -57,6 +57,7 @@ func TestSE02_NoSecretsInLogs(t *testing.T) {
 	metrics := prometheus.NewRegistry()
 
 	use := func(t *testing.T, what string, c *Client, ref string, l layer) {
+		t.Helper()
 		s := blobs(t, c, ref)
 		ctx := log.WithLogger(t.Context(), logger.WithFields(nil))
 		for i := range 2 {
@@ -125,7 +126,8 @@ func TestSE02_NoSecretsInLogs(t *testing.T) {
 				o.Registerer = metrics
 			}
 			ro := registrytest.Options{Auth: auth(), Redirect: &registrytest.Redirect{Marker: marker, Hops: 2}}
-			inBubble(t, ro, o, func(t *testing.T, b *bubble) {
+			inBubble(t, ro, o, func(b *bubble) {
+				t := b.t
 				l := addLayer(t, b.reg, "a/b", 1000)
 				if err := b.reg.AddManifest("a/b", "1", "application/vnd.oci.image.manifest.v1+json", []byte("{}")); err != nil {
 					t.Fatal(err)
@@ -143,7 +145,8 @@ func TestSE02_NoSecretsInLogs(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		dockerConfig(t, dir, "%s", config)
-		inBubble(t, registrytest.Options{Auth: &registrytest.Auth{Users: users}}, Options{DockerConfig: dir, Attempts: 2}, func(t *testing.T, b *bubble) {
+		inBubble(t, registrytest.Options{Auth: &registrytest.Auth{Users: users}}, Options{DockerConfig: dir, Attempts: 2}, func(b *bubble) {
+			t := b.t
 			use(t, kind, b.c, host+"/a/b", addLayer(t, b.reg, "a/b", 1000))
 		})
 	}

@@ -79,7 +79,7 @@ func (r *repository) read(ctx context.Context, ref block.Ref, p []byte) error {
 	defer cancel()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	defer context.AfterFunc(r.c.ctx, func() { stop(errClosed) })()
+	defer context.AfterFunc(r.c.ctx, func() { stop(errClosed) })() //nolint:contextcheck // Close ends reads too
 	ctx = docker.WithScope(ctx, "repository:"+r.name.path+":pull")
 	for n := 0; ; n++ {
 		err := r.round(ctx, ref, p)
@@ -87,7 +87,7 @@ func (r *repository) read(ctx context.Context, ref block.Ref, p []byte) error {
 		case err == nil:
 			return nil
 		case whole.Err() != nil:
-			return fmt.Errorf("%w (%s)", whole.Err(), err)
+			return fmt.Errorf("%w: %w", whole.Err(), err)
 		case isFinal(err), ctx.Err() != nil, n+1 >= r.c.opts.Attempts:
 			return err
 		}
@@ -105,7 +105,7 @@ func (r *repository) read(ctx context.Context, ref block.Ref, p []byte) error {
 // round asks each host once, and returns a final error when none is worth
 // asking again.
 func (r *repository) round(ctx context.Context, ref block.Ref, p []byte) error {
-	ns, err := r.c.namespace(r.name.host)
+	ns, err := r.c.namespace(r.name.host) //nolint:contextcheck // what it makes outlives this read
 	if err != nil {
 		return final{fmt.Errorf("%w: %w", err, errdefs.ErrUnavailable)}
 	}

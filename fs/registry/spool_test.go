@@ -14,7 +14,8 @@ import (
 func TestSpoolIsBounded(t *testing.T) {
 	dir := t.TempDir()
 	o := Options{SpoolDir: dir, SpoolBytes: 3 << 20}
-	inBubble(t, registrytest.Options{}, o, func(t *testing.T, b *bubble) {
+	inBubble(t, registrytest.Options{}, o, func(b *bubble) {
+		t := b.t
 		b.reg.Every(registrytest.Of(registrytest.Blobs), registrytest.Fault{IgnoreRange: true})
 		s := blobs(t, b.c, host+"/a/b")
 		var layers []layer

@@ -15,10 +15,12 @@ import (
 func TestRA10_Timeouts(t *testing.T) {
 	const size = 512 << 10
 	ofBlobs := registrytest.Of(registrytest.Blobs)
-	run := func(t *testing.T, o Options, f func(t *testing.T, b *bubble, l layer, s reader)) {
-		inBubble(t, registrytest.Options{}, o, func(t *testing.T, b *bubble) {
+	run := func(t *testing.T, o Options, f func(b *bubble, l layer, s reader)) {
+		t.Helper()
+		inBubble(t, registrytest.Options{}, o, func(b *bubble) {
+			t := b.t
 			l := addLayer(t, b.reg, "a/b", size)
-			f(t, b, l, blobs(t, b.c, host+"/a/b"))
+			f(b, l, blobs(t, b.c, host+"/a/b"))
 		})
 	}
 	took := func(t *testing.T, least, most time.Duration, f func()) {
@@ -31,7 +33,8 @@ func TestRA10_Timeouts(t *testing.T) {
 	}
 
 	t.Run("(a) slow but alive", func(t *testing.T) {
-		run(t, Options{}, func(t *testing.T, b *bubble, l layer, s reader) {
+		run(t, Options{}, func(b *bubble, l layer, s reader) {
+			t := b.t
 			b.reg.Every(ofBlobs, registrytest.Fault{Rate: 100 << 10})
 			took(t, 5*time.Second, 6*time.Second, func() { l.read(t.Context(), t, s, 0, size) })
 			if n := b.reg.Count(registrytest.Blobs); n != 1 {
@@ -40,13 +43,15 @@ func TestRA10_Timeouts(t *testing.T) {
 		})
 	})
 	t.Run("(a) slower than an idle timeout altogether", func(t *testing.T) {
-		run(t, Options{}, func(t *testing.T, b *bubble, l layer, s reader) {
+		run(t, Options{}, func(b *bubble, l layer, s reader) {
+			t := b.t
 			b.reg.Every(ofBlobs, registrytest.Fault{Rate: 12 << 10})
 			took(t, 40*time.Second, 50*time.Second, func() { l.read(t.Context(), t, s, 0, size) })
 		})
 	})
 	t.Run("(a) slow, and the whole blob", func(t *testing.T) {
-		run(t, Options{}, func(t *testing.T, b *bubble, l layer, s reader) {
+		run(t, Options{}, func(b *bubble, l layer, s reader) {
+			t := b.t
 			b.reg.Every(ofBlobs, registrytest.Fault{Rate: 12 << 10, IgnoreRange: true})
 			took(t, 40*time.Second, 50*time.Second, func() { l.read(t.Context(), t, s, size-100, 100) })
 			if n := b.reg.Count(registrytest.Blobs); n != 1 {
@@ -55,7 +60,8 @@ func TestRA10_Timeouts(t *testing.T) {
 		})
 	})
 	t.Run("(b) headers after 25 s", func(t *testing.T) {
-		run(t, Options{}, func(t *testing.T, b *bubble, l layer, s reader) {
+		run(t, Options{}, func(b *bubble, l layer, s reader) {
+			t := b.t
 			b.reg.Next(ofBlobs, registrytest.Fault{Delay: 25 * time.Second})
 			took(t, 10*time.Second, 11*time.Second, func() { l.read(t.Context(), t, s, 0, size) })
 			if n := b.reg.Count(registrytest.Blobs); n != 2 {
@@ -68,11 +74,13 @@ func TestRA10_Timeouts(t *testing.T) {
 		"(d) stalls after 10 KiB": {Stall: 10 << 10},
 	} {
 		t.Run(name, func(t *testing.T) {
-			run(t, Options{Attempts: 1}, func(t *testing.T, b *bubble, l layer, s reader) {
+			run(t, Options{Attempts: 1}, func(b *bubble, l layer, s reader) {
+				t := b.t
 				b.reg.Every(ofBlobs, f)
 				took(t, 10*time.Second, 12*time.Second, func() { fails(t, s, l, size) })
 			})
-			run(t, Options{}, func(t *testing.T, b *bubble, l layer, s reader) {
+			run(t, Options{}, func(b *bubble, l layer, s reader) {
+				t := b.t
 				b.reg.Every(ofBlobs, f)
 				took(t, 59*time.Second, time.Minute, func() { fails(t, s, l, size) }) // Options.Budget
 				if n := b.reg.Count(registrytest.Blobs); n < 5 || n > 6 {
@@ -82,14 +90,16 @@ func TestRA10_Timeouts(t *testing.T) {
 		})
 	}
 	t.Run("connect", func(t *testing.T) {
-		run(t, Options{Attempts: 1, PlainHTTP: []string{"dead.test:80"}}, func(t *testing.T, b *bubble, l layer, _ reader) {
+		run(t, Options{Attempts: 1, PlainHTTP: []string{"dead.test:80"}}, func(b *bubble, l layer, _ reader) {
+			t := b.t
 			b.net.Blackhole("dead.test:80")
 			s := blobs(t, b.c, "dead.test:80/a/b")
 			took(t, 3*time.Second, 3*time.Second, func() { fails(t, s, l, size) })
 		})
 	})
 	t.Run("(c) on loopback, where TLS is tried first", func(t *testing.T) {
-		run(t, Options{Attempts: 1}, func(t *testing.T, b *bubble, l layer, _ reader) {
+		run(t, Options{Attempts: 1}, func(b *bubble, l layer, _ reader) {
+			t := b.t
 			const addr = "127.0.0.1:5000"
 			lis := b.net.Listen(addr)
 			defer lis.Close()
@@ -107,7 +117,8 @@ func TestRA10_Timeouts(t *testing.T) {
 		})
 	})
 	t.Run("20 readers of a host that never answers do not queue", func(t *testing.T) {
-		run(t, Options{Attempts: 1}, func(t *testing.T, b *bubble, l layer, s reader) {
+		run(t, Options{Attempts: 1}, func(b *bubble, l layer, s reader) {
+			t := b.t
 			b.reg.Every(ofBlobs, registrytest.Fault{Hang: true})
 			took(t, 10*time.Second, 12*time.Second, func() {
 				done := make(chan bool)
@@ -121,7 +132,8 @@ func TestRA10_Timeouts(t *testing.T) {
 		})
 	})
 	t.Run("caller leaves", func(t *testing.T) {
-		run(t, Options{}, func(t *testing.T, b *bubble, l layer, s reader) {
+		run(t, Options{}, func(b *bubble, l layer, s reader) {
+			t := b.t
 			b.reg.Every(ofBlobs, registrytest.Fault{Stall: 1000})
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			defer cancel()
@@ -139,7 +151,8 @@ func TestRA10_Timeouts(t *testing.T) {
 		})
 	})
 	t.Run("token server never answers", func(t *testing.T) {
-		inBubble(t, registrytest.Options{Auth: &registrytest.Auth{Users: users}}, Options{Credentials: static("u", "p")}, func(t *testing.T, b *bubble) {
+		inBubble(t, registrytest.Options{Auth: &registrytest.Auth{Users: users}}, Options{Credentials: static("u", "p")}, func(b *bubble) {
+			t := b.t
 			l := addLayer(t, b.reg, "a/b", size)
 			b.reg.Every(registrytest.Of(registrytest.Token), registrytest.Fault{Hang: true})
 			took(t, 50*time.Second, time.Minute, func() { fails(t, blobs(t, b.c, host+"/a/b"), l, size) })
@@ -156,7 +169,8 @@ func fails(t *testing.T, s reader, l layer, size int) {
 }
 
 func TestCloseEndsReads(t *testing.T) {
-	inBubble(t, registrytest.Options{}, Options{}, func(t *testing.T, b *bubble) {
+	inBubble(t, registrytest.Options{}, Options{}, func(b *bubble) {
+		t := b.t
 		b.reg.Every(registrytest.Of(registrytest.Blobs), registrytest.Fault{IgnoreRange: true, Rate: 1000})
 		l := addLayer(t, b.reg, "a/b", 1<<20)
 		s := blobs(t, b.c, host+"/a/b")
@@ -178,7 +192,8 @@ func TestCloseEndsReads(t *testing.T) {
 func TestCloseInTheMiddle(t *testing.T) {
 	for name, f := range map[string]registrytest.Fault{"headers": {Hang: true}, "body": {Stall: 100}, "stream": {Stall: 100, IgnoreRange: true}, "pause": {Status: 429}} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, registrytest.Options{}, Options{}, func(t *testing.T, b *bubble) {
+			inBubble(t, registrytest.Options{}, Options{}, func(b *bubble) {
+				t := b.t
 				b.reg.Every(registrytest.Of(registrytest.Blobs), f)
 				l := addLayer(t, b.reg, "a/b", 1<<20)
 				s := blobs(t, b.c, host+"/a/b")
@@ -199,7 +214,8 @@ func TestCloseInTheMiddle(t *testing.T) {
 }
 
 func TestStreamStopsWhenNobodyReads(t *testing.T) {
-	inBubble(t, registrytest.Options{}, Options{}, func(t *testing.T, b *bubble) {
+	inBubble(t, registrytest.Options{}, Options{}, func(b *bubble) {
+		t := b.t
 		b.reg.Every(registrytest.Of(registrytest.Blobs), registrytest.Fault{IgnoreRange: true, Rate: 10 << 10})
 		l := addLayer(t, b.reg, "a/b", 1<<20)
 		s := blobs(t, b.c, host+"/a/b")

@@ -94,7 +94,7 @@ func tooLate(ctx context.Context, wait time.Duration) bool {
 
 // look returns a token that may be sent; or the flight to wait for; or how long
 // to wait for the next, and why.
-func (k *token) look(ctx context.Context, a *authorizer, host string, r realm, scopes []string) (string, *flight, time.Duration, error) {
+func (k *token) look(ctx context.Context, a *authorizer, host string, r realm, scopes []string) (string, *flight, time.Duration, error) { //nolint:contextcheck // a flight outlives who started it
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := time.Now()

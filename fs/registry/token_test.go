@@ -16,7 +16,8 @@ var users = map[string]string{"u": "p"}
 
 func TestRA03_TokenExpires(t *testing.T) {
 	auth := &registrytest.Auth{Users: users, TTL: 3 * time.Second}
-	inBubble(t, registrytest.Options{Auth: auth}, Options{Credentials: static("u", "p")}, func(t *testing.T, b *bubble) {
+	inBubble(t, registrytest.Options{Auth: auth}, Options{Credentials: static("u", "p")}, func(b *bubble) {
+		t := b.t
 		l := addLayer(t, b.reg, "a/b", 1<<20)
 		s := blobs(t, b.c, host+"/a/b")
 		l.read(t.Context(), t, s, 0, 1000)
@@ -38,7 +39,8 @@ func TestRA03_TokenExpires(t *testing.T) {
 // TestRA03_TokenRevoked: the server does not honour the lifetime that it gave.
 func TestRA03_TokenRevoked(t *testing.T) {
 	auth := &registrytest.Auth{Users: users, TTL: time.Hour}
-	inBubble(t, registrytest.Options{Auth: auth}, Options{Credentials: static("u", "p")}, func(t *testing.T, b *bubble) {
+	inBubble(t, registrytest.Options{Auth: auth}, Options{Credentials: static("u", "p")}, func(b *bubble) {
+		t := b.t
 		l := addLayer(t, b.reg, "a/b", 1<<20)
 		s := blobs(t, b.c, host+"/a/b")
 		l.read(t.Context(), t, s, 0, 1000)
@@ -62,6 +64,7 @@ func TestTokenIsDroppedOnce(t *testing.T) {
 }
 
 func burst(t *testing.T, s reader, l layer, n int) {
+	t.Helper()
 	var wg sync.WaitGroup
 	for i := range n {
 		wg.Go(func() { l.read(t.Context(), t, s, i*1000, 1000) })
@@ -72,7 +75,8 @@ func burst(t *testing.T, s reader, l layer, n int) {
 func TestRA04_RefreshRate(t *testing.T) {
 	const mounts, life = 50, time.Minute
 	auth := &registrytest.Auth{Users: users, TTL: life}
-	inBubble(t, registrytest.Options{Auth: auth}, Options{Credentials: static("u", "p")}, func(t *testing.T, b *bubble) {
+	inBubble(t, registrytest.Options{Auth: auth}, Options{Credentials: static("u", "p")}, func(b *bubble) {
+		t := b.t
 		var l layer
 		var sources []reader
 		for i := range mounts {
@@ -121,7 +125,8 @@ func TestRA04_RefreshRate(t *testing.T) {
 
 func TestRA04_TokenServerFails(t *testing.T) {
 	auth := &registrytest.Auth{Users: users, TTL: time.Minute}
-	inBubble(t, registrytest.Options{Auth: auth}, Options{Credentials: static("u", "p")}, func(t *testing.T, b *bubble) {
+	inBubble(t, registrytest.Options{Auth: auth}, Options{Credentials: static("u", "p")}, func(b *bubble) {
+		t := b.t
 		l := addLayer(t, b.reg, "a/b", 1<<16)
 		s := blobs(t, b.c, host+"/a/b")
 		l.read(t.Context(), t, s, 0, 100)
@@ -168,7 +173,8 @@ func TestRA05_Variants(t *testing.T) {
 			case a.Identities != nil:
 				cred = Credential{IdentityToken: "idtoken"}
 			}
-			inBubble(t, registrytest.Options{Auth: a}, Options{Credentials: byHost{host: cred}.get}, func(t *testing.T, b *bubble) {
+			inBubble(t, registrytest.Options{Auth: a}, Options{Credentials: byHost{host: cred}.get}, func(b *bubble) {
+				t := b.t
 				l := addLayer(t, b.reg, "a/b", 1<<16)
 				s := blobs(t, b.c, host+"/a/b")
 				l.read(t.Context(), t, s, 0, 100)
@@ -197,7 +203,8 @@ func TestWrongCredentials(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, registrytest.Options{Auth: a}, Options{Credentials: static("u", "wrong")}, func(t *testing.T, b *bubble) {
+			inBubble(t, registrytest.Options{Auth: a}, Options{Credentials: static("u", "wrong")}, func(b *bubble) {
+				t := b.t
 				l := addLayer(t, b.reg, "a/b", 1<<16)
 				s := blobs(t, b.c, host+"/a/b")
 				begin := time.Now()
@@ -220,7 +227,8 @@ func TestScopeOfTheChallengeCounts(t *testing.T) {
 	inBubble(t, registrytest.Options{Auth: auth}, Options{
 		Credentials: static("u", "p"),
 		HostsDirs:   []string{hostsToml(t, "up.test", "[host.\"http://"+host+"/v2/proxy\"]\ncapabilities = [\"pull\"]\noverride_path = true\n")},
-	}, func(t *testing.T, b *bubble) {
+	}, func(b *bubble) {
+		t := b.t
 		l := addLayer(t, b.reg, "proxy/a/b", 1<<16)
 		s := blobs(t, b.c, "up.test/a/b")
 		l.read(t.Context(), t, s, 0, 100)

@@ -24,7 +24,7 @@ func (r *Registry) serveBlob(w http.ResponseWriter, req *http.Request, name, obj
 	case req.Method == http.MethodDelete:
 		w.WriteHeader(http.StatusAccepted)
 	case r.data != nil:
-		r.data.redirect(w, req, d)
+		r.data.redirect(w, d)
 	default:
 		r.sendBlob(w, req, d, f)
 	}

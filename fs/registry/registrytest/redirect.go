@@ -68,7 +68,7 @@ func startData(r *Registry, to Redirect) (*dataHost, error) {
 	return d, nil
 }
 
-func (d *dataHost) redirect(w http.ResponseWriter, req *http.Request, blob digest.Digest) {
+func (d *dataHost) redirect(w http.ResponseWriter, blob digest.Digest) {
 	w.Header().Set("Location", d.sign(blob, d.to.Hops, time.Now().Add(d.to.TTL)))
 	w.WriteHeader(http.StatusTemporaryRedirect)
 }

@@ -24,6 +24,7 @@ type client struct {
 }
 
 func newClient(t *testing.T, r *Registry) client {
+	t.Helper()
 	tr := &http.Transport{}
 	if ca := r.CA(); ca != nil {
 		pool := x509.NewCertPool()
@@ -38,7 +39,7 @@ func newClient(t *testing.T, r *Registry) client {
 
 // do makes a request and returns the answer with its body, or the error that
 // reading it gave. Headers are pairs.
-func (c client) do(method, path, body string, headers ...string) (*http.Response, string, error) {
+func (c client) do(method, path, body string, headers ...string) (answer, string, error) {
 	c.t.Helper()
 	url := path
 	if strings.HasPrefix(path, "/") {
@@ -53,14 +54,21 @@ func (c client) do(method, path, body string, headers ...string) (*http.Response
 	}
 	resp, err := c.h.Do(req)
 	if err != nil {
-		return nil, "", err
+		return answer{}, "", err
 	}
 	defer resp.Body.Close()
 	p, err := io.ReadAll(resp.Body)
-	return resp, string(p), err
+	return answer{resp.StatusCode, resp.ContentLength, resp.Header}, string(p), err
 }
 
-func (c client) want(status int, method, path, body string, headers ...string) (*http.Response, string) {
+// answer is what there is of a response beside its body.
+type answer struct {
+	StatusCode    int
+	ContentLength int64
+	Header        http.Header
+}
+
+func (c client) want(status int, method, path, body string, headers ...string) (answer, string) {
 	c.t.Helper()
 	resp, got, err := c.do(method, path, body, headers...)
 	if err != nil || resp.StatusCode != status {
