@@ -136,6 +136,24 @@ func TestRA16_RateLimit(t *testing.T) {
 	})
 }
 
+// TestRA16_Resolver: containerd's resolver, which repeats a 429 at once, is held
+// back by the same memory.
+func TestRA16_Resolver(t *testing.T) {
+	inBubble(t, registrytest.Options{}, Options{}, func(b *bubble) {
+		t := b.t
+		want := pushImage(t.Context(), t, b.c.Resolver(), host+"/a/b:1", []byte("layer"))
+		b.reg.Next(registrytest.Of(registrytest.Manifests), registrytest.Fault{Status: 429, Header: http.Header{"Retry-After": {"2"}}})
+		begin := time.Now()
+		_, got, err := b.c.Resolver().Resolve(t.Context(), host+"/a/b:1")
+		if err != nil || got.Digest != want.Digest {
+			t.Errorf("resolve: %v, %v", got.Digest, err)
+		}
+		if d := time.Since(begin); d < 2*time.Second || d > 2500*time.Millisecond {
+			t.Errorf("resolved after %v, Retry-After was 2 s", d)
+		}
+	})
+}
+
 func TestPaceHealsAndAdapts(t *testing.T) {
 	inBubble(t, registrytest.Options{}, Options{}, func(b *bubble) {
 		t := b.t
