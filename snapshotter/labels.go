@@ -23,7 +23,6 @@ const (
 
 	inherited   = "containerd.io/snapshot" // prefix of all labels that containerd hands to a snapshotter
 	layerPrefix = "containerd.io/snapshot/faasnet/"
-	layerRef    = layerPrefix + "ref" // where the layer was pulled from: not what it is
 )
 
 func isRemote(info snapshots.Info) bool {
@@ -35,7 +34,7 @@ func isRemote(info snapshots.Info) bool {
 func sameLayer(a, b map[string]string) bool {
 	identity := func(labels map[string]string) map[string]string {
 		m := maps.Clone(labels)
-		maps.DeleteFunc(m, func(k, _ string) bool { return !strings.HasPrefix(k, layerPrefix) || k == layerRef })
+		maps.DeleteFunc(m, func(k, _ string) bool { return !strings.HasPrefix(k, layerPrefix) })
 		return m
 	}
 	return maps.Equal(identity(a), identity(b))

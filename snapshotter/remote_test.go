@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/containerd/containerd/v2/core/snapshots"
+	"github.com/containerd/containerd/v2/pkg/snapshotters"
 	"github.com/containerd/errdefs"
 	"github.com/faasnet/faasnet/fs/index/indextest"
 	"github.com/faasnet/faasnet/snapshotter/snapshottertest"
@@ -137,12 +138,12 @@ func TestOtherContentIsNotReused(t *testing.T) {
 	img := w.lazily(build(t, threeLayers()...), all)
 	labels := img[0].labels()
 	labels[snapshots.LabelSnapshotRef] = "chain"
-	labels[layerRef] = "reg/a:1"
+	labels[snapshotters.TargetRefLabel] = "reg/a:1"
 	_, err := w.s.Prepare(ctx, "a", "", snapshots.WithLabels(labels))
 	if !errdefs.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
-	labels[layerRef] = "reg/b:1" // the same blob elsewhere
+	labels[snapshotters.TargetRefLabel] = "reg/b:1" // the same blob elsewhere
 	if _, err = w.s.Prepare(ctx, "b", "", snapshots.WithLabels(labels)); !errdefs.IsAlreadyExists(err) {
 		t.Errorf("same blob of another repository: %v", err)
 	}

@@ -8,11 +8,9 @@ import (
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/pkg/snapshotters"
 	"github.com/containerd/platforms"
-	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/urfave/cli/v2"
 
 	"github.com/faasnet/faasnet/convert/endpoint"
-	"github.com/faasnet/faasnet/fs/layer"
 )
 
 func pullCommand() *cli.Command {
@@ -70,7 +68,7 @@ func runPull(c *cli.Context) error {
 		containerd.WithPlatformMatcher(want),
 		containerd.WithPullUnpack,
 		containerd.WithPullSnapshotter(c.String("snapshotter")),
-		containerd.WithImageHandlerWrapper(labelLayers(ref)),
+		containerd.WithImageHandlerWrapper(snapshotters.AppendInfoHandlerWrapper(ref)), // as the CRI plugin does
 	)
 	if err != nil {
 		return fmt.Errorf("pull %s: %w", ref, err)
@@ -81,31 +79,6 @@ func runPull(c *cli.Context) error {
 	}
 	_, err = fmt.Fprintf(c.App.Writer, "%s@%s\n%d of %d layers lazy\n", ref, img.Target().Digest, lazy, all)
 	return err
-}
-
-// labelLayers makes containerd hand to the snapshotter, with each layer, what
-// its CRI plugin would, and the image's reference under our own label.
-func labelLayers(ref string) func(images.Handler) images.Handler {
-	return func(h images.Handler) images.Handler {
-		h = snapshotters.AppendInfoHandlerWrapper(ref)(h)
-		return images.HandlerFunc(func(ctx context.Context, desc ocispec.Descriptor) ([]ocispec.Descriptor, error) {
-			children, err := h.Handle(ctx, desc)
-			if err != nil || !images.IsManifestType(desc.MediaType) {
-				return children, err
-			}
-			for i, child := range children {
-				if !images.IsLayerType(child.MediaType) {
-					continue
-				}
-				annotations := map[string]string{layer.LabelRef: ref}
-				for k, v := range child.Annotations {
-					annotations[k] = v
-				}
-				children[i].Annotations = annotations
-			}
-			return children, nil
-		})
-	}
 }
 
 // lazyLayers counts the layers of an image that were not downloaded.

@@ -21,10 +21,6 @@ const (
 	keyMetaRange   = prefix + "meta.range"
 	keyImageDigest = prefix + "image.digest"
 	keyImageRange  = prefix + "image.range"
-
-	// LabelRef is the image reference that a layer comes from. It is a label
-	// only, set by `faasnet pull` for a containerd that hands over none itself.
-	LabelRef = prefix + "ref"
 )
 
 // Info is what annotations say of a layer: enough to fetch its sections.

@@ -31,7 +31,7 @@ func goodLabels() map[string]string {
 func TestFromLabels(t *testing.T) {
 	l := goodLabels()
 	l["containerd.io/snapshot.ref"] = "sha256:0"
-	l[LabelRef] = "registry.example/image:tag"
+	l[prefix+"more"] = "of another version"
 	got, err := FromLabels(l)
 	if err != nil {
 		t.Fatal(err)
@@ -57,9 +57,9 @@ func TestFromLabels(t *testing.T) {
 
 func TestFromLabelsOfOtherLayers(t *testing.T) {
 	for name, l := range map[string]map[string]string{
-		"none":     nil,
-		"others":   {"containerd.io/snapshot.ref": "sha256:0", "containerd.io/snapshot/stargz/toc.digest": sumA},
-		"ref only": {LabelRef: "registry.example/image:tag"},
+		"none":    nil,
+		"others":  {"containerd.io/snapshot.ref": "sha256:0", "containerd.io/snapshot/stargz/toc.digest": sumA},
+		"unknown": {prefix + "more": "x"},
 	} {
 		if _, err := FromLabels(l); !errdefs.IsNotFound(err) {
 			t.Errorf("%s: got %v, want ErrNotFound", name, err)

@@ -17,7 +17,6 @@ import (
 
 	"github.com/faasnet/faasnet/cmd/internal/config"
 	"github.com/faasnet/faasnet/fs/index/indextest"
-	"github.com/faasnet/faasnet/fs/layer"
 	"github.com/faasnet/faasnet/fs/registry/registrytest"
 )
 
@@ -286,17 +285,21 @@ func TestClaim(t *testing.T) {
 		t.Errorf("plain layer: %v, want not found", err)
 	}
 	noRef := maps.Clone(w.labels[0])
-	delete(noRef, layer.LabelRef)
+	delete(noRef, refLabel)
+	for _, key := range []string{"containerd.io/snapshot/faasnet/ref", "containerd.io/snapshot/remote/stargz.reference"} {
+		noRef[key] = w.reg.Host() + "/other/secret:v1" // by an annotation of the image
+	}
 	if err := d.Claim(t.Context(), noRef); !errdefs.IsInvalidArgument(err) {
 		t.Errorf("layer without reference: %v, want invalid argument", err)
 	}
-	noRef["containerd.io/snapshot/cri.image-ref"] = w.reg.Host() + "/" + repo + ":v1"
+	noRef[refLabel] = w.reg.Host() + "/" + repo + ":v1"
 	if err := d.Claim(t.Context(), noRef); err != nil {
 		t.Errorf("layer with CRI's reference: %v", err)
 	}
-	noRef[layer.LabelRef] = "registry.invalid/other/secret:v1" // by an annotation of the image
-	if ref, _ := imageRef(noRef); ref != w.reg.Host()+"/"+repo+":v1" {
-		t.Errorf("the image's own word is believed: %s", ref)
+	for _, refs := range d.origins.refs {
+		if !slices.Equal(refs, []string{noRef[refLabel]}) {
+			t.Errorf("the image's own word is believed: %v", refs)
+		}
 	}
 	if n := blobRequests(w); n != 0 {
 		t.Errorf("claims of layers without an image section made %d requests", n)
@@ -315,7 +318,7 @@ func TestRA07_SharedLayerOfTwoRepositories(t *testing.T) {
 	d := start(t, t.TempDir(), w.config())
 	for _, l := range w.labels { // a second image, pulled later, whose repository is gone by now
 		gone := maps.Clone(l)
-		gone[layer.LabelRef] = w.reg.Host() + "/team/deleted:v1"
+		gone[refLabel] = w.reg.Host() + "/team/deleted:v1"
 		for _, claim := range []map[string]string{l, gone} {
 			if err := d.Claim(t.Context(), claim); err != nil {
 				t.Fatal(err)
@@ -324,7 +327,7 @@ func TestRA07_SharedLayerOfTwoRepositories(t *testing.T) {
 	}
 	for i, l := range w.labels {
 		w.labels[i] = maps.Clone(l)
-		w.labels[i][layer.LabelRef] = w.reg.Host() + "/team/deleted:v1"
+		w.labels[i][refLabel] = w.reg.Host() + "/team/deleted:v1"
 	}
 	dir := d.mount(t, "c1", w.labels)
 	readFile(t, filepath.Join(dir, "usr/bin/tool"), text(2, 700<<10))

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/containerd/containerd/v2/pkg/snapshotters"
 	"github.com/containerd/errdefs"
 	"github.com/opencontainers/go-digest"
 
@@ -14,28 +15,11 @@ import (
 	"github.com/faasnet/faasnet/fs/registry"
 )
 
-// refLabels are the labels that may say which image a layer is pulled for, in the
-// order they are believed: containerd's (CRI and transfer service), our own
-// client's, and stargz-snapshotter's clients'.
-//
-// A manifest's annotations become labels too. Where containerd sets its own it
-// writes over what the manifest says, so that comes first: an image must not
-// name the repository that is read with the credentials of this VM.
-var refLabels = []string{
-	"containerd.io/snapshot/cri.image-ref",
-	layer.LabelRef,
-	"containerd.io/snapshot/remote/stargz.reference",
-}
-
-// imageRef finds the image reference among the labels of a snapshot.
-func imageRef(labels map[string]string) (string, bool) {
-	for _, key := range refLabels {
-		if ref := labels[key]; ref != "" {
-			return ref, true
-		}
-	}
-	return "", false
-}
+// refLabel says which image a layer is pulled for. A manifest's annotations
+// become labels too, and an image must not name the repository that is read
+// with the credentials of this VM. So this label alone is believed: CRI plugin,
+// transfer service and `faasnet pull` write it over whatever the manifest says.
+const refLabel = snapshotters.TargetRefLabel
 
 // maxRefs bounds the references that are remembered for one blob.
 const maxRefs = 8
@@ -114,8 +98,8 @@ func (o *origins) parse(labels map[string]string) (layer.Info, error) {
 	if err != nil {
 		return layer.Info{}, err
 	}
-	ref, ok := imageRef(labels)
-	if !ok {
+	ref := labels[refLabel]
+	if ref == "" {
 		return layer.Info{}, fmt.Errorf("layer %v: no label says which image it is pulled for (pull with `faasnet pull`, or with containerd 2.1 or later): %w", info.Digest, errdefs.ErrInvalidArgument)
 	}
 	return info, o.add(info.Digest, ref)

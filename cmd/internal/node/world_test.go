@@ -23,7 +23,6 @@ import (
 	"github.com/faasnet/faasnet/convert/imagetest"
 	"github.com/faasnet/faasnet/fs"
 	"github.com/faasnet/faasnet/fs/index/indextest"
-	"github.com/faasnet/faasnet/fs/layer"
 	"github.com/faasnet/faasnet/fs/registry/registrytest"
 )
 
@@ -84,7 +83,7 @@ func newWorld(t *testing.T) *world {
 			t.Fatal(err)
 		}
 		l := maps.Clone(desc.Annotations)
-		l[layer.LabelRef] = w.reg.Host() + "/" + repo + ":v1"
+		l[refLabel] = w.reg.Host() + "/" + repo + ":v1"
 		w.labels = append(w.labels, l)
 	}
 	return w
