@@ -7,17 +7,17 @@ import (
 	"github.com/containerd/errdefs"
 )
 
-// announced returns what other VMs dial: listen as it is when it names an
-// address that they can reach, else its port at the address from which the
-// route to the coordinator starts. So a VM with a container bridge announces
-// the interface that the fleet is on (PN-12).
-func announced(listen, coordinator string) (string, error) {
-	host, port, err := net.SplitHostPort(listen)
+// announced returns what other VMs dial: address as it is when its host is one
+// that they can reach, else its port at the address from which the route to
+// the coordinator starts. So a VM with a container bridge announces the
+// interface that the fleet is on (PN-12).
+func announced(address, coordinator string) (string, error) {
+	host, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return "", fmt.Errorf("treeclient: relay address %q: %w: %w", listen, err, errdefs.ErrInvalidArgument)
+		return "", fmt.Errorf("treeclient: relay address %q: %w: %w", address, err, errdefs.ErrInvalidArgument)
 	}
-	if ip := net.ParseIP(host); ip != nil && !ip.IsUnspecified() {
-		return listen, nil
+	if ip := net.ParseIP(host); host != "" && (ip == nil || !ip.IsUnspecified()) {
+		return address, nil
 	}
 	// A datagram socket that is connected sends nothing: the kernel only picks
 	// the route.

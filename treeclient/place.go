@@ -13,7 +13,8 @@ type Peer struct {
 	Address string // host:port of its relay
 }
 
-// Place is this VM's place in a function's tree.
+// Place is this VM's place in a function's tree. The zero Place is none: read
+// from the origin. What it holds must not be changed.
 type Place struct {
 	Epoch   uint64 // grows with every change of the place
 	Stripes []Stripe
@@ -27,6 +28,31 @@ type Stripe struct {
 	Upstream   Peer
 	Ancestors  []Peer // beyond Upstream, nearest first, the root last
 	Downstream []Peer // two at most
+}
+
+// Fault is what is wrong with a neighbour.
+type Fault int
+
+// The faults.
+const (
+	Unreachable Fault = iota + 1 // no connection, or it was lost
+	Silent                       // keep-alives stay away
+	Corrupt                      // bad bytes under a good verdict
+	Slow
+)
+
+func (f Fault) wire() treepb.Report_Fault {
+	switch f {
+	case Unreachable:
+		return treepb.Report_FAULT_UNREACHABLE
+	case Silent:
+		return treepb.Report_FAULT_SILENT
+	case Corrupt:
+		return treepb.Report_FAULT_CORRUPT
+	case Slow:
+		return treepb.Report_FAULT_SLOW
+	}
+	return treepb.Report_FAULT_UNSPECIFIED
 }
 
 func placeOf(a *treepb.Assignment) Place {

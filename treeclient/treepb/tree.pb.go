@@ -81,6 +81,61 @@ func (Report_Fault) EnumDescriptor() ([]byte, []int) {
 	return file_tree_proto_rawDescGZIP(), []int{8, 0}
 }
 
+type Refusal_Again int32
+
+const (
+	Refusal_AGAIN_UNSPECIFIED Refusal_Again = 0
+	Refusal_AGAIN_NEVER       Refusal_Again = 1 // the VM's own next wish may be asked again
+	Refusal_AGAIN_LATER       Refusal_Again = 2 // ask again by and by
+	Refusal_AGAIN_ACTIVE      Refusal_Again = 3 // ask again when the VM reads or relays again
+	Refusal_AGAIN_WAIT        Refusal_Again = 4 // do not ask: the place comes by itself
+)
+
+// Enum value maps for Refusal_Again.
+var (
+	Refusal_Again_name = map[int32]string{
+		0: "AGAIN_UNSPECIFIED",
+		1: "AGAIN_NEVER",
+		2: "AGAIN_LATER",
+		3: "AGAIN_ACTIVE",
+		4: "AGAIN_WAIT",
+	}
+	Refusal_Again_value = map[string]int32{
+		"AGAIN_UNSPECIFIED": 0,
+		"AGAIN_NEVER":       1,
+		"AGAIN_LATER":       2,
+		"AGAIN_ACTIVE":      3,
+		"AGAIN_WAIT":        4,
+	}
+)
+
+func (x Refusal_Again) Enum() *Refusal_Again {
+	p := new(Refusal_Again)
+	*p = x
+	return p
+}
+
+func (x Refusal_Again) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Refusal_Again) Descriptor() protoreflect.EnumDescriptor {
+	return file_tree_proto_enumTypes[1].Descriptor()
+}
+
+func (Refusal_Again) Type() protoreflect.EnumType {
+	return &file_tree_proto_enumTypes[1]
+}
+
+func (x Refusal_Again) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Refusal_Again.Descriptor instead.
+func (Refusal_Again) EnumDescriptor() ([]byte, []int) {
+	return file_tree_proto_rawDescGZIP(), []int{12, 0}
+}
+
 // Function is the key of a tree: knowing a digest is not enough to read it.
 type Function struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -265,6 +320,8 @@ func (*FromVM_Heartbeat) isFromVM_Message() {}
 
 func (*FromVM_Report) isFromVM_Message() {}
 
+// ToVM without a message says that the coordinator lives. It says something at
+// least every four heartbeats.
 type ToVM struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Message:
@@ -383,7 +440,10 @@ func (*ToVM_Redirect) isToVM_Message() {}
 type Hello struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Protocol uint32                 `protobuf:"varint,1,opt,name=protocol,proto3" json:"protocol,omitempty"` // 1
-	Vm       string                 `protobuf:"bytes,2,opt,name=vm,proto3" json:"vm,omitempty"`              // unique among live VMs of the tenant
+	// 1 to 256 bytes, unique among live VMs of the tenant. A second VM of the
+	// name and another address is refused with ALREADY_EXISTS while the first
+	// one lives; the same address replaces the older stream.
+	Vm string `protobuf:"bytes,2,opt,name=vm,proto3" json:"vm,omitempty"`
 	// host:port where the VM's relay listens. A loopback or unspecified host
 	// from a remote source is refused.
 	Address string `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
@@ -531,11 +591,16 @@ func (x *Welcome) GetAddress() string {
 
 // Join asks for a place. Again after a lost stream, with what the VM holds.
 type Join struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Function      string                 `protobuf:"bytes,1,opt,name=function,proto3" json:"function,omitempty"`
-	Blocks        uint64                 `protobuf:"varint,2,opt,name=blocks,proto3" json:"blocks,omitempty"`      // how many blocks of the image the VM holds
-	Epoch         uint64                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`        // of the last assignment, 0 at first
-	Upstreams     []string               `protobuf:"bytes,4,rep,name=upstreams,proto3" json:"upstreams,omitempty"` // VM read from in each stripe, so that a new coordinator may keep it
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Function string                 `protobuf:"bytes,1,opt,name=function,proto3" json:"function,omitempty"` // 1 to 256 bytes
+	Blocks   uint64                 `protobuf:"varint,2,opt,name=blocks,proto3" json:"blocks,omitempty"`    // how many blocks of the image the VM holds
+	Epoch    uint64                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`      // of the last assignment, 0 at first
+	// VM read from in each stripe, empty for the origin, so that a new
+	// coordinator can keep the shape of the tree.
+	Upstreams []string `protobuf:"bytes,4,rep,name=upstreams,proto3" json:"upstreams,omitempty"`
+	// Coordinators that the VM was sent to for this function and could not
+	// reach. One that cannot tell by itself who lives keeps the function then.
+	Unreachable   []string `protobuf:"bytes,5,rep,name=unreachable,proto3" json:"unreachable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -594,6 +659,13 @@ func (x *Join) GetEpoch() uint64 {
 func (x *Join) GetUpstreams() []string {
 	if x != nil {
 		return x.Upstreams
+	}
+	return nil
+}
+
+func (x *Join) GetUnreachable() []string {
+	if x != nil {
+		return x.Unreachable
 	}
 	return nil
 }
@@ -824,15 +896,19 @@ func (x *Peer) GetAddress() string {
 	return ""
 }
 
-// Assignment is the place of the VM in one tree. It replaces an older one
-// whose epoch is lower; a lower epoch is ignored.
+// Assignment is the place of the VM in one tree. It replaces the one before.
+// Within a stream epochs never go down; an equal one brings a new token.
 type Assignment struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Function      string                 `protobuf:"bytes,1,opt,name=function,proto3" json:"function,omitempty"`
-	Epoch         uint64                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	Stripes       []*Stripe              `protobuf:"bytes,3,rep,name=stripes,proto3" json:"stripes,omitempty"` // block i of the image travels in stripe i mod n
-	Token         string                 `protobuf:"bytes,4,opt,name=token,proto3" json:"token,omitempty"`     // shown to upstream VMs
-	TokenExpires  *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=token_expires,json=tokenExpires,proto3" json:"token_expires,omitempty"`
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Function     string                 `protobuf:"bytes,1,opt,name=function,proto3" json:"function,omitempty"`
+	Epoch        uint64                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Stripes      []*Stripe              `protobuf:"bytes,3,rep,name=stripes,proto3" json:"stripes,omitempty"` // block i of the image travels in stripe i mod n
+	Token        string                 `protobuf:"bytes,4,opt,name=token,proto3" json:"token,omitempty"`     // shown to upstream VMs
+	TokenExpires *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=token_expires,json=tokenExpires,proto3" json:"token_expires,omitempty"`
+	// The scheduler has placed the VM, which has not asked for it so far. One
+	// that comes without is the answer to a Join; for a function that the VM has
+	// left meanwhile it is ignored.
+	Inserted      bool `protobuf:"varint,6,opt,name=inserted,proto3" json:"inserted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -902,6 +978,13 @@ func (x *Assignment) GetTokenExpires() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Assignment) GetInserted() bool {
+	if x != nil {
+		return x.Inserted
+	}
+	return false
+}
+
 type Stripe struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Upstream      *Peer                  `protobuf:"bytes,1,opt,name=upstream,proto3" json:"upstream,omitempty"`   // unset: the origin
@@ -962,12 +1045,13 @@ func (x *Stripe) GetDownstream() []*Peer {
 	return nil
 }
 
-// Refusal says that a Join had no effect. The VM reads from the origin.
+// Refusal says that the VM has no place, or has it no more. It reads from the
+// origin.
 type Refusal struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Function      string                 `protobuf:"bytes,1,opt,name=function,proto3" json:"function,omitempty"`
 	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	Retry         bool                   `protobuf:"varint,3,opt,name=retry,proto3" json:"retry,omitempty"`
+	Again         Refusal_Again          `protobuf:"varint,3,opt,name=again,proto3,enum=faasnet.tree.v1.Refusal_Again" json:"again,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1016,11 +1100,11 @@ func (x *Refusal) GetReason() string {
 	return ""
 }
 
-func (x *Refusal) GetRetry() bool {
+func (x *Refusal) GetAgain() Refusal_Again {
 	if x != nil {
-		return x.Retry
+		return x.Again
 	}
-	return false
+	return Refusal_AGAIN_UNSPECIFIED
 }
 
 // Redirect says that another coordinator keeps the function.
@@ -1435,6 +1519,9 @@ type Node struct {
 	Depths        []uint32               `protobuf:"varint,3,rep,packed,name=depths,proto3" json:"depths,omitempty"` // of each stripe; 0 for a root
 	Blocks        uint64                 `protobuf:"varint,4,opt,name=blocks,proto3" json:"blocks,omitempty"`        // held when it joined
 	Joined        *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=joined,proto3" json:"joined,omitempty"`
+	RelayedBytes  uint64                 `protobuf:"varint,6,opt,name=relayed_bytes,json=relayedBytes,proto3" json:"relayed_bytes,omitempty"` // of the VM, over all functions, since it started
+	ReadBytes     uint64                 `protobuf:"varint,7,opt,name=read_bytes,json=readBytes,proto3" json:"read_bytes,omitempty"`
+	Children      uint32                 `protobuf:"varint,8,opt,name=children,proto3" json:"children,omitempty"` // VMs that it serves, as it says itself
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1502,6 +1589,27 @@ func (x *Node) GetJoined() *timestamppb.Timestamp {
 		return x.Joined
 	}
 	return nil
+}
+
+func (x *Node) GetRelayedBytes() uint64 {
+	if x != nil {
+		return x.RelayedBytes
+	}
+	return 0
+}
+
+func (x *Node) GetReadBytes() uint64 {
+	if x != nil {
+		return x.ReadBytes
+	}
+	return 0
+}
+
+func (x *Node) GetChildren() uint32 {
+	if x != nil {
+		return x.Children
+	}
+	return 0
 }
 
 type ListTreesRequest struct {
@@ -1816,12 +1924,13 @@ const file_tree_proto_rawDesc = "" +
 	"\ttoken_key\x18\x02 \x01(\fR\btokenKey\x12#\n" +
 	"\rmax_functions\x18\x03 \x01(\rR\fmaxFunctions\x12\x16\n" +
 	"\x06tenant\x18\x04 \x01(\tR\x06tenant\x12\x18\n" +
-	"\aaddress\x18\x05 \x01(\tR\aaddress\"n\n" +
+	"\aaddress\x18\x05 \x01(\tR\aaddress\"\x90\x01\n" +
 	"\x04Join\x12\x1a\n" +
 	"\bfunction\x18\x01 \x01(\tR\bfunction\x12\x16\n" +
 	"\x06blocks\x18\x02 \x01(\x04R\x06blocks\x12\x14\n" +
 	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12\x1c\n" +
-	"\tupstreams\x18\x04 \x03(\tR\tupstreams\"#\n" +
+	"\tupstreams\x18\x04 \x03(\tR\tupstreams\x12 \n" +
+	"\vunreachable\x18\x05 \x03(\tR\vunreachable\"#\n" +
 	"\x05Leave\x12\x1a\n" +
 	"\bfunction\x18\x01 \x01(\tR\bfunction\"k\n" +
 	"\tHeartbeat\x12#\n" +
@@ -1843,24 +1952,32 @@ const file_tree_proto_rawDesc = "" +
 	"FAULT_SLOW\x10\x04\"0\n" +
 	"\x04Peer\x12\x0e\n" +
 	"\x02vm\x18\x01 \x01(\tR\x02vm\x12\x18\n" +
-	"\aaddress\x18\x02 \x01(\tR\aaddress\"\xc8\x01\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\"\xe4\x01\n" +
 	"\n" +
 	"Assignment\x12\x1a\n" +
 	"\bfunction\x18\x01 \x01(\tR\bfunction\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x121\n" +
 	"\astripes\x18\x03 \x03(\v2\x17.faasnet.tree.v1.StripeR\astripes\x12\x14\n" +
 	"\x05token\x18\x04 \x01(\tR\x05token\x12?\n" +
-	"\rtoken_expires\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\ftokenExpires\"\xa7\x01\n" +
+	"\rtoken_expires\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\ftokenExpires\x12\x1a\n" +
+	"\binserted\x18\x06 \x01(\bR\binserted\"\xa7\x01\n" +
 	"\x06Stripe\x121\n" +
 	"\bupstream\x18\x01 \x01(\v2\x15.faasnet.tree.v1.PeerR\bupstream\x123\n" +
 	"\tancestors\x18\x02 \x03(\v2\x15.faasnet.tree.v1.PeerR\tancestors\x125\n" +
 	"\n" +
 	"downstream\x18\x03 \x03(\v2\x15.faasnet.tree.v1.PeerR\n" +
-	"downstream\"S\n" +
+	"downstream\"\xd7\x01\n" +
 	"\aRefusal\x12\x1a\n" +
 	"\bfunction\x18\x01 \x01(\tR\bfunction\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x14\n" +
-	"\x05retry\x18\x03 \x01(\bR\x05retry\"@\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x124\n" +
+	"\x05again\x18\x03 \x01(\x0e2\x1e.faasnet.tree.v1.Refusal.AgainR\x05again\"b\n" +
+	"\x05Again\x12\x15\n" +
+	"\x11AGAIN_UNSPECIFIED\x10\x00\x12\x0f\n" +
+	"\vAGAIN_NEVER\x10\x01\x12\x0f\n" +
+	"\vAGAIN_LATER\x10\x02\x12\x10\n" +
+	"\fAGAIN_ACTIVE\x10\x03\x12\x0e\n" +
+	"\n" +
+	"AGAIN_WAIT\x10\x04\"@\n" +
 	"\bRedirect\x12\x1a\n" +
 	"\bfunction\x18\x01 \x01(\tR\bfunction\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\"U\n" +
@@ -1886,13 +2003,17 @@ const file_tree_proto_rawDesc = "" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x12\n" +
 	"\x04form\x18\x03 \x01(\tR\x04form\x12\x18\n" +
 	"\astripes\x18\x04 \x01(\rR\astripes\x12+\n" +
-	"\x05nodes\x18\x05 \x03(\v2\x15.faasnet.tree.v1.NodeR\x05nodes\"\xb3\x01\n" +
+	"\x05nodes\x18\x05 \x03(\v2\x15.faasnet.tree.v1.NodeR\x05nodes\"\x93\x02\n" +
 	"\x04Node\x12)\n" +
 	"\x04peer\x18\x01 \x01(\v2\x15.faasnet.tree.v1.PeerR\x04peer\x12\x1c\n" +
 	"\tupstreams\x18\x02 \x03(\tR\tupstreams\x12\x16\n" +
 	"\x06depths\x18\x03 \x03(\rR\x06depths\x12\x16\n" +
 	"\x06blocks\x18\x04 \x01(\x04R\x06blocks\x122\n" +
-	"\x06joined\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x06joined\"*\n" +
+	"\x06joined\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x06joined\x12#\n" +
+	"\rrelayed_bytes\x18\x06 \x01(\x04R\frelayedBytes\x12\x1d\n" +
+	"\n" +
+	"read_bytes\x18\a \x01(\x04R\treadBytes\x12\x1a\n" +
+	"\bchildren\x18\b \x01(\rR\bchildren\"*\n" +
 	"\x10ListTreesRequest\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\"C\n" +
 	"\x11ListTreesResponse\x12.\n" +
@@ -1932,87 +2053,89 @@ func file_tree_proto_rawDescGZIP() []byte {
 	return file_tree_proto_rawDescData
 }
 
-var file_tree_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_tree_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
 var file_tree_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_tree_proto_goTypes = []any{
 	(Report_Fault)(0),             // 0: faasnet.tree.v1.Report.Fault
-	(*Function)(nil),              // 1: faasnet.tree.v1.Function
-	(*FromVM)(nil),                // 2: faasnet.tree.v1.FromVM
-	(*ToVM)(nil),                  // 3: faasnet.tree.v1.ToVM
-	(*Hello)(nil),                 // 4: faasnet.tree.v1.Hello
-	(*Welcome)(nil),               // 5: faasnet.tree.v1.Welcome
-	(*Join)(nil),                  // 6: faasnet.tree.v1.Join
-	(*Leave)(nil),                 // 7: faasnet.tree.v1.Leave
-	(*Heartbeat)(nil),             // 8: faasnet.tree.v1.Heartbeat
-	(*Report)(nil),                // 9: faasnet.tree.v1.Report
-	(*Peer)(nil),                  // 10: faasnet.tree.v1.Peer
-	(*Assignment)(nil),            // 11: faasnet.tree.v1.Assignment
-	(*Stripe)(nil),                // 12: faasnet.tree.v1.Stripe
-	(*Refusal)(nil),               // 13: faasnet.tree.v1.Refusal
-	(*Redirect)(nil),              // 14: faasnet.tree.v1.Redirect
-	(*PlaceRequest)(nil),          // 15: faasnet.tree.v1.PlaceRequest
-	(*InsertResponse)(nil),        // 16: faasnet.tree.v1.InsertResponse
-	(*DeleteResponse)(nil),        // 17: faasnet.tree.v1.DeleteResponse
-	(*Move)(nil),                  // 18: faasnet.tree.v1.Move
-	(*GetTreeRequest)(nil),        // 19: faasnet.tree.v1.GetTreeRequest
-	(*Tree)(nil),                  // 20: faasnet.tree.v1.Tree
-	(*Node)(nil),                  // 21: faasnet.tree.v1.Node
-	(*ListTreesRequest)(nil),      // 22: faasnet.tree.v1.ListTreesRequest
-	(*ListTreesResponse)(nil),     // 23: faasnet.tree.v1.ListTreesResponse
-	(*Summary)(nil),               // 24: faasnet.tree.v1.Summary
-	(*WatchRequest)(nil),          // 25: faasnet.tree.v1.WatchRequest
-	(*Change)(nil),                // 26: faasnet.tree.v1.Change
-	(*durationpb.Duration)(nil),   // 27: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 28: google.protobuf.Timestamp
+	(Refusal_Again)(0),            // 1: faasnet.tree.v1.Refusal.Again
+	(*Function)(nil),              // 2: faasnet.tree.v1.Function
+	(*FromVM)(nil),                // 3: faasnet.tree.v1.FromVM
+	(*ToVM)(nil),                  // 4: faasnet.tree.v1.ToVM
+	(*Hello)(nil),                 // 5: faasnet.tree.v1.Hello
+	(*Welcome)(nil),               // 6: faasnet.tree.v1.Welcome
+	(*Join)(nil),                  // 7: faasnet.tree.v1.Join
+	(*Leave)(nil),                 // 8: faasnet.tree.v1.Leave
+	(*Heartbeat)(nil),             // 9: faasnet.tree.v1.Heartbeat
+	(*Report)(nil),                // 10: faasnet.tree.v1.Report
+	(*Peer)(nil),                  // 11: faasnet.tree.v1.Peer
+	(*Assignment)(nil),            // 12: faasnet.tree.v1.Assignment
+	(*Stripe)(nil),                // 13: faasnet.tree.v1.Stripe
+	(*Refusal)(nil),               // 14: faasnet.tree.v1.Refusal
+	(*Redirect)(nil),              // 15: faasnet.tree.v1.Redirect
+	(*PlaceRequest)(nil),          // 16: faasnet.tree.v1.PlaceRequest
+	(*InsertResponse)(nil),        // 17: faasnet.tree.v1.InsertResponse
+	(*DeleteResponse)(nil),        // 18: faasnet.tree.v1.DeleteResponse
+	(*Move)(nil),                  // 19: faasnet.tree.v1.Move
+	(*GetTreeRequest)(nil),        // 20: faasnet.tree.v1.GetTreeRequest
+	(*Tree)(nil),                  // 21: faasnet.tree.v1.Tree
+	(*Node)(nil),                  // 22: faasnet.tree.v1.Node
+	(*ListTreesRequest)(nil),      // 23: faasnet.tree.v1.ListTreesRequest
+	(*ListTreesResponse)(nil),     // 24: faasnet.tree.v1.ListTreesResponse
+	(*Summary)(nil),               // 25: faasnet.tree.v1.Summary
+	(*WatchRequest)(nil),          // 26: faasnet.tree.v1.WatchRequest
+	(*Change)(nil),                // 27: faasnet.tree.v1.Change
+	(*durationpb.Duration)(nil),   // 28: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 29: google.protobuf.Timestamp
 }
 var file_tree_proto_depIdxs = []int32{
-	4,  // 0: faasnet.tree.v1.FromVM.hello:type_name -> faasnet.tree.v1.Hello
-	6,  // 1: faasnet.tree.v1.FromVM.join:type_name -> faasnet.tree.v1.Join
-	7,  // 2: faasnet.tree.v1.FromVM.leave:type_name -> faasnet.tree.v1.Leave
-	8,  // 3: faasnet.tree.v1.FromVM.heartbeat:type_name -> faasnet.tree.v1.Heartbeat
-	9,  // 4: faasnet.tree.v1.FromVM.report:type_name -> faasnet.tree.v1.Report
-	5,  // 5: faasnet.tree.v1.ToVM.welcome:type_name -> faasnet.tree.v1.Welcome
-	11, // 6: faasnet.tree.v1.ToVM.assignment:type_name -> faasnet.tree.v1.Assignment
-	13, // 7: faasnet.tree.v1.ToVM.refusal:type_name -> faasnet.tree.v1.Refusal
-	14, // 8: faasnet.tree.v1.ToVM.redirect:type_name -> faasnet.tree.v1.Redirect
-	27, // 9: faasnet.tree.v1.Welcome.heartbeat:type_name -> google.protobuf.Duration
+	5,  // 0: faasnet.tree.v1.FromVM.hello:type_name -> faasnet.tree.v1.Hello
+	7,  // 1: faasnet.tree.v1.FromVM.join:type_name -> faasnet.tree.v1.Join
+	8,  // 2: faasnet.tree.v1.FromVM.leave:type_name -> faasnet.tree.v1.Leave
+	9,  // 3: faasnet.tree.v1.FromVM.heartbeat:type_name -> faasnet.tree.v1.Heartbeat
+	10, // 4: faasnet.tree.v1.FromVM.report:type_name -> faasnet.tree.v1.Report
+	6,  // 5: faasnet.tree.v1.ToVM.welcome:type_name -> faasnet.tree.v1.Welcome
+	12, // 6: faasnet.tree.v1.ToVM.assignment:type_name -> faasnet.tree.v1.Assignment
+	14, // 7: faasnet.tree.v1.ToVM.refusal:type_name -> faasnet.tree.v1.Refusal
+	15, // 8: faasnet.tree.v1.ToVM.redirect:type_name -> faasnet.tree.v1.Redirect
+	28, // 9: faasnet.tree.v1.Welcome.heartbeat:type_name -> google.protobuf.Duration
 	0,  // 10: faasnet.tree.v1.Report.fault:type_name -> faasnet.tree.v1.Report.Fault
-	12, // 11: faasnet.tree.v1.Assignment.stripes:type_name -> faasnet.tree.v1.Stripe
-	28, // 12: faasnet.tree.v1.Assignment.token_expires:type_name -> google.protobuf.Timestamp
-	10, // 13: faasnet.tree.v1.Stripe.upstream:type_name -> faasnet.tree.v1.Peer
-	10, // 14: faasnet.tree.v1.Stripe.ancestors:type_name -> faasnet.tree.v1.Peer
-	10, // 15: faasnet.tree.v1.Stripe.downstream:type_name -> faasnet.tree.v1.Peer
-	1,  // 16: faasnet.tree.v1.PlaceRequest.function:type_name -> faasnet.tree.v1.Function
-	10, // 17: faasnet.tree.v1.InsertResponse.upstreams:type_name -> faasnet.tree.v1.Peer
-	18, // 18: faasnet.tree.v1.InsertResponse.moves:type_name -> faasnet.tree.v1.Move
-	18, // 19: faasnet.tree.v1.DeleteResponse.moves:type_name -> faasnet.tree.v1.Move
-	1,  // 20: faasnet.tree.v1.GetTreeRequest.function:type_name -> faasnet.tree.v1.Function
-	1,  // 21: faasnet.tree.v1.Tree.function:type_name -> faasnet.tree.v1.Function
-	21, // 22: faasnet.tree.v1.Tree.nodes:type_name -> faasnet.tree.v1.Node
-	10, // 23: faasnet.tree.v1.Node.peer:type_name -> faasnet.tree.v1.Peer
-	28, // 24: faasnet.tree.v1.Node.joined:type_name -> google.protobuf.Timestamp
-	24, // 25: faasnet.tree.v1.ListTreesResponse.trees:type_name -> faasnet.tree.v1.Summary
-	1,  // 26: faasnet.tree.v1.Summary.function:type_name -> faasnet.tree.v1.Function
-	1,  // 27: faasnet.tree.v1.WatchRequest.function:type_name -> faasnet.tree.v1.Function
-	1,  // 28: faasnet.tree.v1.Change.function:type_name -> faasnet.tree.v1.Function
-	18, // 29: faasnet.tree.v1.Change.moves:type_name -> faasnet.tree.v1.Move
-	2,  // 30: faasnet.tree.v1.Membership.Attend:input_type -> faasnet.tree.v1.FromVM
-	15, // 31: faasnet.tree.v1.Scheduler.Insert:input_type -> faasnet.tree.v1.PlaceRequest
-	15, // 32: faasnet.tree.v1.Scheduler.Delete:input_type -> faasnet.tree.v1.PlaceRequest
-	19, // 33: faasnet.tree.v1.Scheduler.GetTree:input_type -> faasnet.tree.v1.GetTreeRequest
-	22, // 34: faasnet.tree.v1.Scheduler.ListTrees:input_type -> faasnet.tree.v1.ListTreesRequest
-	25, // 35: faasnet.tree.v1.Scheduler.Watch:input_type -> faasnet.tree.v1.WatchRequest
-	3,  // 36: faasnet.tree.v1.Membership.Attend:output_type -> faasnet.tree.v1.ToVM
-	16, // 37: faasnet.tree.v1.Scheduler.Insert:output_type -> faasnet.tree.v1.InsertResponse
-	17, // 38: faasnet.tree.v1.Scheduler.Delete:output_type -> faasnet.tree.v1.DeleteResponse
-	20, // 39: faasnet.tree.v1.Scheduler.GetTree:output_type -> faasnet.tree.v1.Tree
-	23, // 40: faasnet.tree.v1.Scheduler.ListTrees:output_type -> faasnet.tree.v1.ListTreesResponse
-	26, // 41: faasnet.tree.v1.Scheduler.Watch:output_type -> faasnet.tree.v1.Change
-	36, // [36:42] is the sub-list for method output_type
-	30, // [30:36] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	13, // 11: faasnet.tree.v1.Assignment.stripes:type_name -> faasnet.tree.v1.Stripe
+	29, // 12: faasnet.tree.v1.Assignment.token_expires:type_name -> google.protobuf.Timestamp
+	11, // 13: faasnet.tree.v1.Stripe.upstream:type_name -> faasnet.tree.v1.Peer
+	11, // 14: faasnet.tree.v1.Stripe.ancestors:type_name -> faasnet.tree.v1.Peer
+	11, // 15: faasnet.tree.v1.Stripe.downstream:type_name -> faasnet.tree.v1.Peer
+	1,  // 16: faasnet.tree.v1.Refusal.again:type_name -> faasnet.tree.v1.Refusal.Again
+	2,  // 17: faasnet.tree.v1.PlaceRequest.function:type_name -> faasnet.tree.v1.Function
+	11, // 18: faasnet.tree.v1.InsertResponse.upstreams:type_name -> faasnet.tree.v1.Peer
+	19, // 19: faasnet.tree.v1.InsertResponse.moves:type_name -> faasnet.tree.v1.Move
+	19, // 20: faasnet.tree.v1.DeleteResponse.moves:type_name -> faasnet.tree.v1.Move
+	2,  // 21: faasnet.tree.v1.GetTreeRequest.function:type_name -> faasnet.tree.v1.Function
+	2,  // 22: faasnet.tree.v1.Tree.function:type_name -> faasnet.tree.v1.Function
+	22, // 23: faasnet.tree.v1.Tree.nodes:type_name -> faasnet.tree.v1.Node
+	11, // 24: faasnet.tree.v1.Node.peer:type_name -> faasnet.tree.v1.Peer
+	29, // 25: faasnet.tree.v1.Node.joined:type_name -> google.protobuf.Timestamp
+	25, // 26: faasnet.tree.v1.ListTreesResponse.trees:type_name -> faasnet.tree.v1.Summary
+	2,  // 27: faasnet.tree.v1.Summary.function:type_name -> faasnet.tree.v1.Function
+	2,  // 28: faasnet.tree.v1.WatchRequest.function:type_name -> faasnet.tree.v1.Function
+	2,  // 29: faasnet.tree.v1.Change.function:type_name -> faasnet.tree.v1.Function
+	19, // 30: faasnet.tree.v1.Change.moves:type_name -> faasnet.tree.v1.Move
+	3,  // 31: faasnet.tree.v1.Membership.Attend:input_type -> faasnet.tree.v1.FromVM
+	16, // 32: faasnet.tree.v1.Scheduler.Insert:input_type -> faasnet.tree.v1.PlaceRequest
+	16, // 33: faasnet.tree.v1.Scheduler.Delete:input_type -> faasnet.tree.v1.PlaceRequest
+	20, // 34: faasnet.tree.v1.Scheduler.GetTree:input_type -> faasnet.tree.v1.GetTreeRequest
+	23, // 35: faasnet.tree.v1.Scheduler.ListTrees:input_type -> faasnet.tree.v1.ListTreesRequest
+	26, // 36: faasnet.tree.v1.Scheduler.Watch:input_type -> faasnet.tree.v1.WatchRequest
+	4,  // 37: faasnet.tree.v1.Membership.Attend:output_type -> faasnet.tree.v1.ToVM
+	17, // 38: faasnet.tree.v1.Scheduler.Insert:output_type -> faasnet.tree.v1.InsertResponse
+	18, // 39: faasnet.tree.v1.Scheduler.Delete:output_type -> faasnet.tree.v1.DeleteResponse
+	21, // 40: faasnet.tree.v1.Scheduler.GetTree:output_type -> faasnet.tree.v1.Tree
+	24, // 41: faasnet.tree.v1.Scheduler.ListTrees:output_type -> faasnet.tree.v1.ListTreesResponse
+	27, // 42: faasnet.tree.v1.Scheduler.Watch:output_type -> faasnet.tree.v1.Change
+	37, // [37:43] is the sub-list for method output_type
+	31, // [31:37] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_tree_proto_init() }
@@ -2038,7 +2161,7 @@ func file_tree_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tree_proto_rawDesc), len(file_tree_proto_rawDesc)),
-			NumEnums:      1,
+			NumEnums:      2,
 			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   2,

@@ -31,9 +31,10 @@ const (
 //
 // Membership is the VMs' side of the coordinator.
 type MembershipClient interface {
-	// Attend is one stream a VM for all its functions. The VM speaks first,
-	// with a Hello; the coordinator answers with a Welcome. The end of the
-	// stream is the end of the VM's places, after a grace time.
+	// Attend is one stream a VM for all its functions that this coordinator
+	// keeps. The VM speaks first, with a Hello; the coordinator answers with a
+	// Welcome. The end of the stream is the end of the VM's places, unless the
+	// coordinator itself goes away: then they hold until the VM attends again.
 	Attend(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[FromVM, ToVM], error)
 }
 
@@ -64,9 +65,10 @@ type Membership_AttendClient = grpc.BidiStreamingClient[FromVM, ToVM]
 //
 // Membership is the VMs' side of the coordinator.
 type MembershipServer interface {
-	// Attend is one stream a VM for all its functions. The VM speaks first,
-	// with a Hello; the coordinator answers with a Welcome. The end of the
-	// stream is the end of the VM's places, after a grace time.
+	// Attend is one stream a VM for all its functions that this coordinator
+	// keeps. The VM speaks first, with a Hello; the coordinator answers with a
+	// Welcome. The end of the stream is the end of the VM's places, unless the
+	// coordinator itself goes away: then they hold until the VM attends again.
 	Attend(grpc.BidiStreamingServer[FromVM, ToVM]) error
 	mustEmbedUnimplementedMembershipServer()
 }
@@ -152,7 +154,8 @@ type SchedulerClient interface {
 	GetTree(ctx context.Context, in *GetTreeRequest, opts ...grpc.CallOption) (*Tree, error)
 	// ListTrees returns what trees there are.
 	ListTrees(ctx context.Context, in *ListTreesRequest, opts ...grpc.CallOption) (*ListTreesResponse, error)
-	// Watch streams the changes of one tree, or of all, from now on.
+	// Watch streams the changes of one tree, or of all, from when the headers
+	// of the stream arrive. RESOURCE_EXHAUSTED ends a watch that is too slow.
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Change], error)
 }
 
@@ -240,7 +243,8 @@ type SchedulerServer interface {
 	GetTree(context.Context, *GetTreeRequest) (*Tree, error)
 	// ListTrees returns what trees there are.
 	ListTrees(context.Context, *ListTreesRequest) (*ListTreesResponse, error)
-	// Watch streams the changes of one tree, or of all, from now on.
+	// Watch streams the changes of one tree, or of all, from when the headers
+	// of the stream arrive. RESOURCE_EXHAUSTED ends a watch that is too slow.
 	Watch(*WatchRequest, grpc.ServerStreamingServer[Change]) error
 	mustEmbedUnimplementedSchedulerServer()
 }

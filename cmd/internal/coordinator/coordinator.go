@@ -6,91 +6,18 @@ package coordinator
 
 import (
 	"context"
-	"crypto/ed25519"
 	"fmt"
 	"sync"
 	"time"
 
 	"github.com/containerd/errdefs"
-	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
 
 	"github.com/faasnet/faasnet/cmd/internal/tree"
-	"github.com/faasnet/faasnet/peer/identity"
 	"github.com/faasnet/faasnet/treeclient/treepb"
 )
-
-// Defaults of Options.
-const (
-	DefaultHeartbeat    = 300 * time.Millisecond // repair begins before children give up
-	DefaultMaxFunctions = 20                     // of one VM, paper section 4
-	DefaultIdle         = 15 * time.Minute       // paper section 4
-	DefaultTokenTTL     = 10 * time.Minute
-	DefaultSettle       = 500 * time.Millisecond
-	DefaultTenant       = "default" // where no credentials are asked for
-)
-
-// missed is how many heartbeats a live VM may miss.
-const missed = 3
-
-// Options of a Coordinator. Key is required.
-type Options struct {
-	// Form of the trees. The default is tree.Striped.
-	Form tree.Form
-	// Heartbeat is how often a VM sends one. The default is DefaultHeartbeat.
-	Heartbeat time.Duration
-	// MaxFunctions bounds the trees that a VM is in. The default is
-	// DefaultMaxFunctions.
-	MaxFunctions int
-	// Idle is after how long a VM that neither reads nor relays leaves its
-	// trees. The default is DefaultIdle.
-	Idle time.Duration
-	// Settle is how long VMs that come back to a new coordinator are gathered
-	// before the first gets its place, so that those with most blocks stand
-	// near the root. The default is DefaultSettle.
-	Settle time.Duration
-	// TokenTTL is how long a function token is good. The default is
-	// DefaultTokenTTL.
-	TokenTTL time.Duration
-	// Key signs function tokens.
-	Key ed25519.PrivateKey
-	// Credentials checks join credentials. Without keys none are asked for
-	// and every VM is of DefaultTenant.
-	Credentials identity.Verifier
-	// AllowLoopback accepts VMs that announce a loopback address, for fleets
-	// on one host without namespaces.
-	AllowLoopback bool
-	// Journal keeps trees over restarts. The default keeps nothing.
-	Journal Journal
-	// Registerer takes the metrics. The default is none.
-	Registerer prometheus.Registerer
-}
-
-func (o *Options) setDefaults() error {
-	if len(o.Key) != ed25519.PrivateKeySize {
-		return fmt.Errorf("coordinator: a key of %d bytes, want %d: %w", len(o.Key), ed25519.PrivateKeySize, errdefs.ErrInvalidArgument)
-	}
-	if o.Heartbeat < 0 || o.MaxFunctions < 0 || o.Idle < 0 || o.Settle < 0 || o.TokenTTL < 0 {
-		return fmt.Errorf("coordinator: negative limit: %w", errdefs.ErrInvalidArgument)
-	}
-	setDefault(&o.Form, tree.Striped)
-	setDefault(&o.Heartbeat, DefaultHeartbeat)
-	setDefault(&o.MaxFunctions, DefaultMaxFunctions)
-	setDefault(&o.Idle, DefaultIdle)
-	setDefault(&o.Settle, DefaultSettle)
-	setDefault(&o.TokenTTL, DefaultTokenTTL)
-	if o.Journal == nil {
-		o.Journal = nothing{}
-	}
-	_, err := tree.New(o.Form)
-	return err
-}
-
-func setDefault[T comparable](p *T, v T) {
-	if zero := *new(T); *p == zero {
-		*p = v
-	}
-}
 
 // Key names a tree: knowing a digest is not enough to be in it.
 type Key struct {
@@ -109,12 +36,19 @@ type Coordinator struct {
 	opts    Options
 	metrics metrics
 	watches watches
+	done    chan struct{} // closed when Run ends
 
 	// mu guards what follows and everything in groves and sessions that does
-	// not say otherwise. Nothing blocks under it: no network, no journal.
-	mu       sync.Mutex
-	sessions map[member]*session
-	groves   map[Key]*grove
+	// not say otherwise. Nothing blocks under it: no network, no journal, no
+	// signature, no log.
+	mu        sync.Mutex
+	closed    bool
+	sessions  map[member]*session
+	groves    map[Key]*grove
+	settling  map[*grove]bool
+	suspended map[*seat]bool
+	epoch     uint64 // no grove had a higher one
+	swept     time.Time
 }
 
 // New returns a Coordinator. It starts nothing: Run does, and the gRPC server
@@ -124,14 +58,24 @@ func New(o Options) (*Coordinator, error) {
 		return nil, err
 	}
 	c := &Coordinator{
-		opts:     o,
-		sessions: map[member]*session{},
-		groves:   map[Key]*grove{},
+		opts:      o,
+		done:      make(chan struct{}),
+		sessions:  map[member]*session{},
+		groves:    map[Key]*grove{},
+		settling:  map[*grove]bool{},
+		suspended: map[*seat]bool{},
 	}
-	if err := c.metrics.register(o.Registerer, c); err != nil {
-		return nil, err
+	c.metrics = newMetrics()
+	return c, c.metrics.register(o.Registerer, c)
+}
+
+// ServerOptions are what a gRPC server of VMs needs: messages are small, and
+// connections of hosts that have vanished end.
+func ServerOptions() []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.MaxRecvMsgSize(64 << 10),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
 	}
-	return c, nil
 }
 
 // RegisterMembership serves VMs on s.
@@ -145,16 +89,41 @@ func (c *Coordinator) RegisterScheduler(s grpc.ServiceRegistrar) {
 	treepb.RegisterSchedulerServer(s, scheduler{c: c})
 }
 
-// Run drops the dead and the idle and renews tokens until ctx ends.
+// Run keeps trees and journal until ctx ends. Then all streams end, and the
+// VMs keep their places until they attend another coordinator. A Coordinator
+// runs once.
 func (c *Coordinator) Run(ctx context.Context) error {
-	tick := time.NewTicker(c.opts.Heartbeat / 2)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case now := <-tick.C:
-			c.sweep(now)
+	defer c.close()
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return c.opts.Journal.Run(ctx, c) })
+	g.Go(func() error {
+		tick := time.NewTicker(c.opts.Heartbeat / sweeps)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-tick.C:
+				c.sweep(ctx, time.Now())
+			}
 		}
+	})
+	return g.Wait()
+}
+
+// close ends all streams without taking anybody's place.
+func (c *Coordinator) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return
+	}
+	c.closed = true
+	close(c.done)
+	for _, s := range c.sessions {
+		s.end(errStopping)
 	}
 }
+
+// errStopping ends streams and watches when the coordinator stops.
+var errStopping = fmt.Errorf("the coordinator stops: %w", errdefs.ErrUnavailable)

@@ -1,148 +1,150 @@
 package coordinator
 
 import (
-	"cmp"
-	"slices"
 	"time"
 
 	"github.com/faasnet/faasnet/cmd/internal/tree"
-	"github.com/faasnet/faasnet/treeclient/treepb"
 )
 
 // grove is the tree of one function with what the tree itself does not know.
-// All of it is guarded by Coordinator.mu.
+// All of it is guarded by Coordinator.mu. In the groves map of the coordinator
+// it has a seat, or awaits VMs.
 type grove struct {
-	key     Key
-	tree    tree.Tree
-	base    uint64 // added to the tree's epoch
-	members map[tree.VM]*seat
-	waiting []arrival // VMs that came back, to be placed when settle is over
-	settle  time.Time
+	key   Key
+	tree  tree.Tree
+	base  uint64 // added to the tree's epoch
+	born  time.Time
+	seats map[tree.VM]*seat
+	back  *comeback // nil once the VMs of an earlier coordinator are placed
+	deep  depth
 }
 
-// seat is one VM's place in a grove.
-type seat struct {
-	blocks  uint64
-	joined  time.Time
-	token   string
-	expires time.Time // of token
-}
-
-// arrival is a VM that waits for its place.
-type arrival struct {
-	vm     tree.VM
-	blocks uint64
-}
-
-// epoch grows with every change and over restarts: base is in units of
+// epoch grows with every change and over restarts: base begins in units of
 // 1/4096 ms since 1970, which no tree outruns.
 func (g *grove) epoch() uint64 { return g.base + g.tree.Epoch() }
 
+// ahead is how far an epoch that a VM or a journal tells may be in the future:
+// clocks of coordinators differ, but nobody may wear the epochs out.
+const ahead = time.Hour
+
+func clock(t time.Time) uint64 { return uint64(t.UnixMilli()) << 12 }
+
+// outrun makes the next epochs of g higher than one that was told.
+func (g *grove) outrun(told uint64, now time.Time) {
+	if told >= g.epoch() && told < clock(now.Add(ahead)) {
+		g.base = told + 1 - g.tree.Epoch()
+	}
+}
+
+// grove returns the grove of k, a new one if there is none.
 func (c *Coordinator) grove(k Key, now time.Time) *grove {
 	g := c.groves[k]
 	if g == nil {
-		t, err := tree.New(c.opts.Form)
-		if err != nil {
-			panic(err) // setDefaults has tried
-		}
-		g = &grove{key: k, tree: t, base: uint64(now.UnixMilli()) << 12, members: map[tree.VM]*seat{}}
+		g = &grove{key: k, tree: c.newTree(), base: max(clock(now), c.epoch+1), born: now, seats: map[tree.VM]*seat{}}
 		c.groves[k] = g
 	}
 	return g
 }
 
-// place puts vm in the tree and tells everybody whose place that changes.
-func (c *Coordinator) place(g *grove, vm tree.VM, blocks uint64, now time.Time) ([]tree.Move, error) {
-	moves, err := g.tree.Insert(vm)
+func (c *Coordinator) newTree() tree.Tree {
+	t, err := tree.New(c.opts.Form)
 	if err != nil {
-		return nil, err
+		panic(err) // setDefaults has tried
 	}
-	g.members[vm] = &seat{blocks: blocks, joined: now}
-	c.changed(g, moves, vm, tree.Origin, now)
-	return moves, nil
+	return t
 }
 
-// displace takes vm out of the tree and tells everybody whose place that
-// changes. A grove without VMs is forgotten.
-func (c *Coordinator) displace(g *grove, vm tree.VM, now time.Time) []tree.Move {
-	var parents []tree.VM
-	for s := range g.tree.Stripes() {
-		if up := g.tree.Upstream(vm, s); up != tree.Origin {
-			parents = append(parents, up)
-		}
+// place puts a seat in the tree, last, and tells everybody whose place that
+// changes.
+func (c *Coordinator) place(s *seat) []tree.Move {
+	g := s.grove
+	s.upstreams = nil
+	moves, err := g.tree.Insert(s.session.vm)
+	if err != nil {
+		panic(err) // a seat that is not placed has a name that the tree does not have
+	}
+	c.changed(g, moves, s.session.vm, tree.Origin)
+	return moves
+}
+
+// displace takes a seat out of the tree if it is there and tells everybody
+// whose place that changes.
+func (c *Coordinator) displace(s *seat) []tree.Move {
+	g, vm := s.grove, s.session.vm
+	if !g.tree.Has(vm) {
+		return nil
+	}
+	parents := make([]*seat, g.tree.Stripes())
+	for i := range parents {
+		parents[i] = g.seats[g.tree.Upstream(vm, i)]
 	}
 	moves, err := g.tree.Delete(vm)
 	if err != nil {
-		return nil
+		panic(err)
 	}
-	delete(g.members, vm)
-	c.changed(g, moves, tree.Origin, vm, now)
+	c.changed(g, moves, tree.Origin, vm)
 	for _, p := range parents {
-		c.tell(g, p, now)
+		g.tell(p)
 	}
+	return moves
+}
+
+// free gives a seat up. A grove without seats is forgotten.
+func (c *Coordinator) free(s *seat) []tree.Move {
+	moves := c.displace(s)
+	g := s.grove
+	delete(g.seats, s.session.vm)
+	delete(s.session.seats, g.key.Function)
+	delete(s.session.news, g.key.Function)
+	delete(c.suspended, s)
 	c.forgetEmpty(g)
 	return moves
 }
 
 func (c *Coordinator) forgetEmpty(g *grove) {
-	if g.tree.Len() == 0 && len(g.waiting) == 0 {
-		delete(c.groves, g.key)
-		c.opts.Journal.Forget(g.key)
+	if len(g.seats) > 0 || g.back != nil {
+		return
 	}
+	delete(c.groves, g.key)
+	c.opts.Journal.Changed(g.key)
 }
 
 // changed tells the VMs that moved, their old and new upstreams, and all
 // below them, whose ancestors are others now.
-func (c *Coordinator) changed(g *grove, moves []tree.Move, joined, left tree.VM, now time.Time) {
-	affected := map[tree.VM]bool{}
+func (c *Coordinator) changed(g *grove, moves []tree.Move, joined, left tree.VM) {
 	for _, m := range moves {
-		for _, vm := range []tree.VM{m.VM, m.Old, m.New} {
-			affected[vm] = true
-		}
-		below(g.tree, m.VM, m.Stripe, affected)
+		g.tell(g.seats[m.Old])
+		g.tell(g.seats[m.New])
+		g.tellBelow(m.VM, m.Stripe)
 	}
-	for vm := range affected {
-		c.tell(g, vm, now)
-	}
+	c.note(g, moves, joined, left)
+}
+
+// note hands a change on to watchers and journal.
+func (c *Coordinator) note(g *grove, moves []tree.Move, joined, left tree.VM) {
+	c.epoch = max(c.epoch, g.epoch())
 	c.metrics.moves.Add(float64(len(moves)))
 	c.watches.publish(g, moves, joined, left)
-	c.opts.Journal.Save(g.key, g.image())
+	c.opts.Journal.Changed(g.key)
 }
 
-func below(t tree.Tree, vm tree.VM, stripe int, into map[tree.VM]bool) {
-	for _, d := range t.Downstream(vm, stripe) {
-		if !into[d] {
-			into[d] = true
-			below(t, d, stripe, into)
-		}
+// tell makes the session of s send its place. s may be nil: the origin.
+func (g *grove) tell(s *seat) {
+	if s != nil && g.tree.Has(s.session.vm) {
+		s.session.post(g.key.Function, nil)
 	}
 }
 
-// tell sends vm its place in g.
-func (c *Coordinator) tell(g *grove, vm tree.VM, now time.Time) {
-	s := c.sessions[member{g.key.Tenant, vm}]
-	seat := g.members[vm]
-	if s == nil || seat == nil {
+// tellBelow tells vm and all that read stripe through it, once a change.
+func (g *grove) tellBelow(vm tree.VM, stripe int) {
+	s := g.seats[vm]
+	stamp := g.epoch()<<1 | uint64(stripe)
+	if s == nil || s.stamp == stamp {
 		return
 	}
-	a, err := c.assignment(g, s, seat, now)
-	if err != nil {
-		s.refuse(g.key.Function, err.Error(), true)
-		return
+	s.stamp = stamp
+	g.tell(s)
+	for _, d := range g.tree.Downstream(vm, stripe) {
+		g.tellBelow(d, stripe)
 	}
-	s.outbox.post(g.key.Function, &treepb.ToVM{Message: &treepb.ToVM_Assignment{Assignment: a}})
-}
-
-// seatWaiting places the VMs that came back: those with most blocks first, so
-// that they stand near the root.
-func (c *Coordinator) seatWaiting(g *grove, now time.Time) {
-	arrivals := g.waiting
-	g.waiting = nil
-	slices.SortStableFunc(arrivals, func(a, b arrival) int { return cmp.Compare(b.blocks, a.blocks) })
-	for _, a := range arrivals {
-		if c.sessions[member{g.key.Tenant, a.vm}] != nil && !g.tree.Has(a.vm) {
-			c.place(g, a.vm, a.blocks, now) // cannot fail: the name is new and not empty
-		}
-	}
-	c.forgetEmpty(g)
 }

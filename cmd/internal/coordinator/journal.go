@@ -1,54 +1,63 @@
 package coordinator
 
 import (
-	"time"
+	"context"
 
-	"github.com/faasnet/faasnet/cmd/internal/tree"
+	"github.com/faasnet/faasnet/treeclient/treepb"
 )
 
-// Journal keeps trees outside of the process. No method blocks: they are
-// called under the coordinator's lock. A coordinator works without any of
-// them taking effect.
+// Journal keeps trees outside of this process, and says which coordinator
+// keeps which. A coordinator works without any of it taking effect.
 type Journal interface {
-	// Save keeps the newest image of a tree.
-	Save(k Key, image Image)
-	// Forget drops a tree.
-	Forget(k Key)
 	// Owner returns the address of the coordinator that keeps k, "" for this
-	// one.
-	Owner(k Key) string
+	// one. unreachable are coordinators that a VM has tried in vain. It is
+	// called under the coordinator's lock and must not block.
+	Owner(k Key, unreachable []string) string
+	// Changed says that the tree of k is another one now, or is no more. It is
+	// called under the coordinator's lock and must not block.
+	Changed(k Key)
+	// Run reads and writes trees until ctx ends. Trouble with where they are
+	// kept is no reason to return.
+	Run(ctx context.Context, t Trees) error
 }
 
-// Image is a tree as it is kept.
-type Image struct {
-	Epoch uint64
-	VMs   []ImageVM
+// Trees is what a Journal sees of a Coordinator.
+type Trees interface {
+	// Tree returns the tree of k as it is now, nil if there is none.
+	Tree(k Key) *treepb.Tree
+	// Restore tells what the tree of k was when another coordinator, or an
+	// earlier run of this one, kept it.
+	Restore(k Key, t *treepb.Tree)
+	// Rehome sends VMs away whose functions belong to other coordinators now.
+	Rehome()
 }
 
-// ImageVM is a VM of an Image.
-type ImageVM struct {
-	VM        tree.VM
-	Upstreams []tree.VM // of each stripe
-	Blocks    uint64
-	Joined    time.Time
-}
-
-// image is g as it is kept.
-func (g *grove) image() Image {
-	img := Image{Epoch: g.epoch(), VMs: make([]ImageVM, 0, g.tree.Len())}
-	for vm := range g.tree.All() {
-		v := ImageVM{VM: vm, Blocks: g.members[vm].blocks, Joined: g.members[vm].joined}
-		for i := range g.tree.Stripes() {
-			v.Upstreams = append(v.Upstreams, g.tree.Upstream(vm, i))
+// Rehome sends VMs away whose functions belong to other coordinators now.
+// They keep their places until the new owner gives them others.
+func (c *Coordinator) Rehome() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for k, g := range c.groves {
+		owner := c.opts.Journal.Owner(k, nil)
+		if owner == "" {
+			continue
 		}
-		img.VMs = append(img.VMs, v)
+		for _, at := range g.seats {
+			delete(at.session.seats, k.Function)
+			delete(c.suspended, at)
+			at.session.redirect(k.Function, owner)
+		}
+		delete(c.settling, g)
+		delete(c.groves, k)
 	}
-	return img
 }
 
 // nothing is the Journal of a coordinator that keeps its trees in memory.
 type nothing struct{}
 
-func (nothing) Save(Key, Image)  {}
-func (nothing) Forget(Key)       {}
-func (nothing) Owner(Key) string { return "" }
+func (nothing) Owner(Key, []string) string { return "" }
+func (nothing) Changed(Key)                {}
+func (nothing) Run(ctx context.Context, _ Trees) error {
+	<-ctx.Done()
+	return nil
+}

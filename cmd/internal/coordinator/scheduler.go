@@ -4,12 +4,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/containerd/errdefs"
 	"github.com/containerd/errdefs/pkg/errgrpc"
-	"google.golang.org/protobuf/types/known/timestamppb"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/faasnet/faasnet/cmd/internal/tree"
 	"github.com/faasnet/faasnet/treeclient/treepb"
@@ -26,33 +27,37 @@ func (f scheduler) Insert(_ context.Context, r *treepb.PlaceRequest) (*treepb.In
 	if err != nil {
 		return nil, errgrpc.ToGRPC(err)
 	}
-	c, now := f.c, time.Now()
+	res, err := f.c.insert(k, vm, time.Now())
+	return res, errgrpc.ToGRPC(err)
+}
+
+func (c *Coordinator) insert(k Key, vm tree.VM, now time.Time) (*treepb.InsertResponse, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if owner := c.opts.Journal.Owner(k, nil); owner != "" {
+		return nil, fmt.Errorf("coordinator %s keeps %s: %w", owner, k.Function, errdefs.ErrUnavailable)
+	}
 	s := c.sessions[member{k.Tenant, vm}]
 	switch {
 	case s == nil:
-		return nil, errgrpc.ToGRPC(fmt.Errorf("VM %q does not attend: %w", vm, errdefs.ErrFailedPrecondition))
-	case len(s.functions) >= c.opts.MaxFunctions && !s.functions[k.Function]:
-		return nil, errgrpc.ToGRPC(fmt.Errorf("VM %q is in %d functions: %w", vm, len(s.functions), errdefs.ErrResourceExhausted))
+		return nil, fmt.Errorf("VM %q does not attend: %w", vm, errdefs.ErrFailedPrecondition)
+	case s.seats[k.Function] != nil:
+		return nil, fmt.Errorf("VM %q has a place in %s: %w", vm, k.Function, errdefs.ErrAlreadyExists)
+	case len(s.seats) >= c.opts.MaxFunctions:
+		return nil, fmt.Errorf("VM %q is in %d functions: %w", vm, len(s.seats), errdefs.ErrResourceExhausted)
 	}
-	if owner := c.opts.Journal.Owner(k); owner != "" {
-		return nil, errgrpc.ToGRPC(fmt.Errorf("coordinator %s keeps %s: %w", owner, k.Function, errdefs.ErrUnavailable))
-	}
-	g := c.grove(k, now)
-	moves, err := c.place(g, vm, 0, now)
-	if err != nil {
-		return nil, errgrpc.ToGRPC(err)
-	}
-	s.functions[k.Function] = true
 	s.busy = now
+	g := c.grove(k, now)
+	at := c.sit(s, g, 0, now)
+	at.inserted = true
+	moves := c.place(at)
 	res := &treepb.InsertResponse{Epoch: g.epoch(), Moves: wireMoves(moves)}
-	for i := range g.tree.Stripes() {
-		up := c.peerOf(k.Tenant, g.tree.Upstream(vm, i))
-		if up == nil {
-			up = &treepb.Peer{}
+	for _, up := range upstreams(g.tree, vm) {
+		p := &treepb.Peer{}
+		if up != tree.Origin {
+			p = g.peer(up)
 		}
-		res.Upstreams = append(res.Upstreams, up)
+		res.Upstreams = append(res.Upstreams, p)
 	}
 	return res, nil
 }
@@ -65,71 +70,67 @@ func (f scheduler) Delete(_ context.Context, r *treepb.PlaceRequest) (*treepb.De
 	c := f.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	g := c.groves[k]
-	if g == nil || !g.tree.Has(vm) {
+	at := c.seat(k, vm)
+	if at == nil {
 		return nil, errgrpc.ToGRPC(fmt.Errorf("VM %q has no place in %s: %w", vm, k.Function, errdefs.ErrNotFound))
 	}
-	moves := c.displace(g, vm, time.Now())
-	if s := c.sessions[member{k.Tenant, vm}]; s != nil {
-		delete(s.functions, k.Function)
-		s.refuse(k.Function, "taken out by the scheduler", false)
-	}
-	return &treepb.DeleteResponse{Epoch: g.epoch(), Moves: wireMoves(moves)}, nil
+	moves := c.free(at)
+	at.session.refuse(k.Function, "taken out by the scheduler", treepb.Refusal_AGAIN_NEVER)
+	return &treepb.DeleteResponse{Epoch: at.grove.epoch(), Moves: wireMoves(moves)}, nil
 }
 
 func (f scheduler) GetTree(_ context.Context, r *treepb.GetTreeRequest) (*treepb.Tree, error) {
-	c := f.c
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	g := c.groves[keyOf(r.GetFunction())]
-	if g == nil {
+	t := f.c.Tree(keyOf(r.GetFunction()))
+	if t == nil {
 		return nil, errgrpc.ToGRPC(fmt.Errorf("no tree of %q: %w", r.GetFunction().GetId(), errdefs.ErrNotFound))
 	}
-	t := &treepb.Tree{Function: r.Function, Epoch: g.epoch(), Form: string(c.opts.Form), Stripes: uint32(g.tree.Stripes())}
-	for vm := range g.tree.All() {
-		n := &treepb.Node{Peer: c.peerOf(g.key.Tenant, vm), Blocks: g.members[vm].blocks, Joined: timestamppb.New(g.members[vm].joined)}
-		for i := range g.tree.Stripes() {
-			n.Upstreams = append(n.Upstreams, string(g.tree.Upstream(vm, i)))
-			n.Depths = append(n.Depths, uint32(len(tree.Ancestors(g.tree, vm, i))))
-		}
-		t.Nodes = append(t.Nodes, n)
-	}
-	slices.SortFunc(t.Nodes, func(a, b *treepb.Node) int {
-		return cmp.Or(slices.Compare(a.Depths, b.Depths), cmp.Compare(a.Peer.GetVm(), b.Peer.GetVm()))
-	})
 	return t, nil
 }
 
 func (f scheduler) ListTrees(_ context.Context, r *treepb.ListTreesRequest) (*treepb.ListTreesResponse, error) {
 	c := f.c
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	keys := slices.Collect(maps.Keys(c.groves))
+	c.mu.Unlock()
+	slices.SortFunc(keys, func(a, b Key) int {
+		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Function, b.Function))
+	})
 	res := &treepb.ListTreesResponse{}
-	for k, g := range c.groves {
-		if r.Tenant != "" && r.Tenant != k.Tenant {
-			continue
-		}
-		sum := &treepb.Summary{Function: &treepb.Function{Tenant: k.Tenant, Id: k.Function}, Vms: uint32(g.tree.Len()), Epoch: g.epoch()}
-		for vm := range g.tree.All() {
-			for i := range g.tree.Stripes() {
-				sum.Depth = max(sum.Depth, uint32(len(tree.Ancestors(g.tree, vm, i))))
+	for _, k := range keys {
+		if r.Tenant == "" || r.Tenant == k.Tenant {
+			if sum := c.summary(k); sum != nil {
+				res.Trees = append(res.Trees, sum)
 			}
 		}
-		res.Trees = append(res.Trees, sum)
 	}
-	slices.SortFunc(res.Trees, func(a, b *treepb.Summary) int {
-		return cmp.Or(cmp.Compare(a.Function.Tenant, b.Function.Tenant), cmp.Compare(a.Function.Id, b.Function.Id))
-	})
 	return res, nil
 }
 
+func (c *Coordinator) summary(k Key) *treepb.Summary {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	g := c.groves[k]
+	if g == nil {
+		return nil
+	}
+	return &treepb.Summary{
+		Function: &treepb.Function{Tenant: k.Tenant, Id: k.Function},
+		Vms:      uint32(g.tree.Len()), Depth: g.depth(), Epoch: g.epoch(),
+	}
+}
+
 func (f scheduler) Watch(r *treepb.WatchRequest, stream treepb.Scheduler_WatchServer) error {
-	w := f.c.watches.open(r.Function)
+	w := f.c.watches.open(r.GetFunction())
 	defer f.c.watches.close(w)
+	if err := stream.SendHeader(metadata.MD{}); err != nil {
+		return err
+	}
 	for {
 		select {
 		case <-stream.Context().Done():
 			return stream.Context().Err()
+		case <-f.c.done:
+			return errgrpc.ToGRPC(errStopping)
 		case change, ok := <-w.changes:
 			if !ok {
 				return errgrpc.ToGRPC(fmt.Errorf("the watcher is too slow, changes were lost: %w", errdefs.ErrResourceExhausted))
@@ -143,8 +144,8 @@ func (f scheduler) Watch(r *treepb.WatchRequest, stream treepb.Scheduler_WatchSe
 
 func target(r *treepb.PlaceRequest) (Key, tree.VM, error) {
 	k := keyOf(r.GetFunction())
-	if k.Function == "" || len(k.Function) > maxFunctionName || r.Vm == "" {
-		return k, "", fmt.Errorf("a function of 1 to %d bytes and a VM are needed: %w", maxFunctionName, errdefs.ErrInvalidArgument)
+	if k.Function == "" || len(k.Function) > maxName || r.Vm == "" {
+		return k, "", fmt.Errorf("a function of 1 to %d bytes and a VM are needed: %w", maxName, errdefs.ErrInvalidArgument)
 	}
 	return k, tree.VM(r.Vm), nil
 }

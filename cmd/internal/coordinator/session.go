@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/faasnet/faasnet/cmd/internal/tree"
 	"github.com/faasnet/faasnet/treeclient/treepb"
 )
@@ -13,49 +15,50 @@ type session struct {
 	member
 	address string
 	end     context.CancelCauseFunc // ends the stream
+	wake    chan struct{}           // has room for one: there is news
 
 	// Guarded by Coordinator.mu.
-	functions map[string]bool
-	heard     time.Time // last message of any kind
-	busy      time.Time // last time it joined, read or relayed
-	bytes     uint64    // read and relayed, of the last heartbeat
-
-	outbox outbox
+	seats map[string]*seat // by function
+	// news is what the VM must still be told, of each function only the newest,
+	// so that a VM that does not read costs a bounded amount of memory. Nil
+	// stands for its place as it is when the message is made.
+	news    map[string]*treepb.ToVM
+	heard   time.Time // last message of any kind
+	busy    time.Time // last time that it joined, read or relayed
+	load    *treepb.Heartbeat
+	credit  *rate.Limiter // of reports about others
+	reports blame         // of others about it
 }
 
-// outbox holds what the VM must still be told: of each function only the
-// newest, so that a VM that does not read costs a bounded amount of memory.
-type outbox struct {
-	pending map[string]*treepb.ToVM // guarded by Coordinator.mu
-	wake    chan struct{}
-}
-
-func newOutbox() outbox {
-	return outbox{pending: map[string]*treepb.ToVM{}, wake: make(chan struct{}, 1)}
+func newSession(m member, address string, end context.CancelCauseFunc, now time.Time) *session {
+	return &session{
+		member: m, address: address, end: end,
+		wake:  make(chan struct{}, 1),
+		seats: map[string]*seat{}, news: map[string]*treepb.ToVM{},
+		heard: now, busy: now,
+		load:   &treepb.Heartbeat{},
+		credit: rate.NewLimiter(rate.Every(creditEvery), credit),
+	}
 }
 
 // post replaces what was to be said of the function.
-func (o *outbox) post(function string, m *treepb.ToVM) {
-	o.pending[function] = m
+func (s *session) post(function string, m *treepb.ToVM) {
+	s.news[function] = m
 	select {
-	case o.wake <- struct{}{}:
+	case s.wake <- struct{}{}:
 	default:
 	}
 }
 
-// take empties the outbox.
-func (o *outbox) take() []*treepb.ToVM {
-	out := make([]*treepb.ToVM, 0, len(o.pending))
-	for f, m := range o.pending {
-		out = append(out, m)
-		delete(o.pending, f)
-	}
-	return out
+func (s *session) refuse(function, reason string, again treepb.Refusal_Again) {
+	s.post(function, &treepb.ToVM{Message: &treepb.ToVM_Refusal{
+		Refusal: &treepb.Refusal{Function: function, Reason: reason, Again: again},
+	}})
 }
 
-func (s *session) refuse(function, reason string, retry bool) {
-	s.outbox.post(function, &treepb.ToVM{Message: &treepb.ToVM_Refusal{
-		Refusal: &treepb.Refusal{Function: function, Reason: reason, Retry: retry},
+func (s *session) redirect(function, address string) {
+	s.post(function, &treepb.ToVM{Message: &treepb.ToVM_Redirect{
+		Redirect: &treepb.Redirect{Function: function, Address: address},
 	}})
 }
 
@@ -63,13 +66,19 @@ func (s *session) peer() *treepb.Peer {
 	return &treepb.Peer{Vm: string(s.vm), Address: s.address}
 }
 
-// peerOf returns vm of a tenant as others know it, nil for the origin.
-func (c *Coordinator) peerOf(tenant string, vm tree.VM) *treepb.Peer {
-	if vm == tree.Origin {
-		return nil
-	}
-	if s := c.sessions[member{tenant, vm}]; s != nil {
-		return s.peer()
-	}
-	return nil
+// seat is one VM in one function. It is placed when the grove's tree has the
+// VM.
+type seat struct {
+	session *session
+	grove   *grove
+	blocks  uint64 // held when it joined
+	joined  time.Time
+
+	upstreams []tree.VM // of its last place, while it waits for the others to come back
+	suspended time.Time // when it was taken out because of a report
+	until     time.Time // not placed again before
+
+	stamp    uint64 // of the last change that was told, see grove.tellBelow
+	answered bool   // its place has been told
+	inserted bool   // by the scheduler, and the VM has not asked so far
 }

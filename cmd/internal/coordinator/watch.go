@@ -23,6 +23,7 @@ type watch struct {
 	changes chan *treepb.Change
 }
 
+// open begins a watch of one function, of all without an id.
 func (w *watches) open(f *treepb.Function) *watch {
 	w.mu.Lock()
 	defer w.mu.Unlock()
