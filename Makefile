@@ -23,12 +23,13 @@ NORACE := /script/(e2e|lab|images)$$
 
 PROGRAMS := containerd-faasnet-grpc faasnet faasnet-bench
 VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+VCS      := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false)
 
 help: ## this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build the programs into bin/
-	$(GO) build -trimpath -ldflags "-X main.revision=$(VERSION)" -o bin/ $(PROGRAMS:%=./cmd/%)
+	$(GO) build -trimpath -buildvcs=$(VCS) -ldflags "-X main.revision=$(VERSION)" -o bin/ $(PROGRAMS:%=./cmd/%)
 
 demo: deps tools build ## convert a real image (or IMAGE=ref), run it lazily beside a full pull, print what it saves
 	bin/faasnet-bench demo --image $(IMAGE)

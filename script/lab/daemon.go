@@ -16,18 +16,23 @@ import (
 // DaemonConfig is what a lab changes of the daemon's configuration. The zero
 // value has the defaults.
 type DaemonConfig struct {
-	HostsDir     string // of hosts.toml files
-	NoBackground bool   // fetch only what is read
-	More         string // tables of TOML
+	HostsDir     string       // of hosts.toml files
+	NoBackground bool         // fetch only what is read
+	Coordinator  *Coordinator // of the trees that the VM is in; nil: none
+	More         string       // tables of TOML
 }
 
-func (c DaemonConfig) toml(metrics string) string {
+func (c DaemonConfig) toml(vm, metrics string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "metrics_address = %q\n", metrics)
 	if c.NoBackground {
 		b.WriteString("background_fetch = false\n")
 	}
-	fmt.Fprintf(&b, "[registry]\nconfig_path = %q\n%s", c.HostsDir, c.More)
+	fmt.Fprintf(&b, "[registry]\nconfig_path = %q\n", c.HostsDir)
+	if c.Coordinator != nil {
+		fmt.Fprintf(&b, "[tree]\nenabled = true\ncoordinators = [%q]\nvm = %q\n[peer]\naddress = \":7000\"\n", c.Coordinator.Addr, vm)
+	}
+	b.WriteString(c.More)
 	return b.String()
 }
 
@@ -51,7 +56,7 @@ func (h *Host) Daemon(ctx context.Context, config DaemonConfig) (*Daemon, error)
 // Start starts the daemon again, after Stop or Kill.
 func (d *Daemon) Start(ctx context.Context) error {
 	file := filepath.Join(d.dir, "config.toml")
-	if err := os.WriteFile(file, []byte(d.config.toml(d.metrics())), 0o644); err != nil {
+	if err := os.WriteFile(file, []byte(d.config.toml(d.host.name, d.metrics())), 0o644); err != nil {
 		return err
 	}
 	var err error

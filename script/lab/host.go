@@ -35,6 +35,9 @@ func (l *Lab) Host(name string, net *Net) (*Host, error) {
 	return h, os.MkdirAll(h.dir, 0o755)
 }
 
+// Name is the host's name.
+func (h *Host) Name() string { return h.name }
+
 // Dir is the host's directory.
 func (h *Host) Dir() string { return h.dir }
 

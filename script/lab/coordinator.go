@@ -1,0 +1,155 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/faasnet/faasnet/treeclient/treepb"
+)
+
+// CoordinatorConfig is what a lab changes of the coordinator's defaults.
+type CoordinatorConfig struct {
+	Form string // of trees; "": the default
+}
+
+// Coordinator is faasnet-tree on a host.
+type Coordinator struct {
+	*Proc
+	host *Host
+	dir  string
+	argv []string
+	// Addr is host:port as VMs dial it.
+	Addr string
+}
+
+// Coordinator starts faasnet-tree on the host, which must have a link.
+func (h *Host) Coordinator(ctx context.Context, config CoordinatorConfig) (*Coordinator, error) {
+	c := &Coordinator{host: h, dir: filepath.Join(h.dir, "t"), Addr: h.net.Addr + ":7100"}
+	c.argv = []string{filepath.Join(h.lab.tools.Product, "faasnet-tree"), "-address", c.Addr, "-scheduler-address", c.scheduler()}
+	if config.Form != "" {
+		c.argv = append(c.argv, "-form", config.Form)
+	}
+	if err := os.MkdirAll(c.dir, 0o755); err != nil {
+		return nil, err
+	}
+	return c, c.Start(ctx)
+}
+
+func (c *Coordinator) scheduler() string { return filepath.Join(c.dir, "s.sock") }
+
+// Start starts it again, after Stop or Kill.
+func (c *Coordinator) Start(ctx context.Context) (err error) {
+	if c.Proc, err = c.host.Start("faasnet-tree", c.argv...); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	defer cancel()
+	return c.until(ctx, func() bool {
+		conn, err := c.host.net.Dial(ctx, "tcp", c.Addr)
+		return err == nil && conn.Close() == nil
+	})
+}
+
+// Node is a VM's place in a function's tree.
+type Node struct {
+	VM        string
+	Upstreams []string // VM of each stripe; "": the origin
+	Depths    []uint32 // of each stripe; 0 for a root
+}
+
+// Nodes returns the places in the only tree, none when there is no tree.
+func (c *Coordinator) Nodes(ctx context.Context) ([]Node, error) {
+	conn, err := c.dial()
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	s := treepb.NewSchedulerClient(conn)
+	list, err := s.ListTrees(ctx, &treepb.ListTreesRequest{})
+	if err != nil || len(list.Trees) == 0 {
+		return nil, err
+	}
+	if len(list.Trees) > 1 {
+		return nil, fmt.Errorf("there are %d trees", len(list.Trees))
+	}
+	tree, err := s.GetTree(ctx, &treepb.GetTreeRequest{Function: list.Trees[0].Function})
+	if err != nil {
+		return nil, err
+	}
+	var nodes []Node
+	for _, n := range tree.Nodes {
+		nodes = append(nodes, Node{VM: n.Peer.Vm, Upstreams: n.Upstreams, Depths: n.Depths})
+	}
+	return nodes, nil
+}
+
+func (c *Coordinator) dial() (*grpc.ClientConn, error) {
+	return grpc.NewClient("unix:"+c.scheduler(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+}
+
+// Reparentings counts changes of trees in which a VM got another upstream
+// though it had one already.
+type Reparentings struct {
+	conn *grpc.ClientConn
+	done chan struct{}
+
+	mu    sync.Mutex
+	count int
+	err   error
+}
+
+// Reparentings counts from now on until Close.
+func (c *Coordinator) Reparentings(ctx context.Context) (*Reparentings, error) {
+	conn, err := c.dial()
+	if err != nil {
+		return nil, err
+	}
+	stream, err := treepb.NewSchedulerClient(conn).Watch(ctx, &treepb.WatchRequest{})
+	if err == nil {
+		_, err = stream.Header() // the watch begins
+	}
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	r := &Reparentings{conn: conn, done: make(chan struct{})}
+	go func() {
+		defer close(r.done)
+		for {
+			change, err := stream.Recv()
+			r.mu.Lock()
+			if err != nil {
+				r.err = err
+				r.mu.Unlock()
+				return
+			}
+			for _, m := range change.Moves {
+				if m.Vm != change.Joined {
+					r.count++
+				}
+			}
+			r.mu.Unlock()
+		}
+	}()
+	return r, nil
+}
+
+// Count returns how many there were, and an error when some were missed.
+func (r *Reparentings) Count() (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.count, r.err
+}
+
+// Close ends the watch.
+func (r *Reparentings) Close() error {
+	err := r.conn.Close()
+	<-r.done
+	return err
+}
