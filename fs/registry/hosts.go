@@ -189,8 +189,14 @@ func canonical(h http.Header) http.Header {
 
 // pull returns the endpoints that may serve blobs.
 func (n *namespace) pull() []*endpoint {
+	seen := map[string]bool{} // a file often names the server once more as a host
 	return slices.DeleteFunc(slices.Clone(n.endpoints), func(e *endpoint) bool {
-		return !e.Capabilities.Has(docker.HostCapabilityPull)
+		k := e.key()
+		if seen[k] || !e.Capabilities.Has(docker.HostCapabilityPull) {
+			return true
+		}
+		seen[k] = true
+		return false
 	})
 }
 

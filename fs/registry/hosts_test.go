@@ -221,6 +221,41 @@ func TestMirrorThatLacksTheBlobOrDamagesIt(t *testing.T) {
 	}
 }
 
+// Bytes that are wrong everywhere are not asked for until the deadline: the
+// reader waits, and would learn of nothing but the time.
+func TestDamagedOnAllHosts(t *testing.T) {
+	mirror := registrytest.New(t, registrytest.Options{})
+	up := registrytest.New(t, registrytest.Options{})
+	for _, r := range []*registrytest.Registry{mirror, up} {
+		r.Every(registrytest.Of(registrytest.Blobs), registrytest.Fault{Flip: 50})
+		addLayer(t, r, "a/b", 1<<16)
+	}
+	l := addLayer(t, up, "a/b", 1<<16)
+	dir := hostsToml(t, "up.test", "server = \""+up.URL()+"\"\n[host.\""+mirror.URL()+"\"]\n")
+	s := blobs(t, newClient(t, Options{HostsDirs: []string{dir}}), "up.test/a/b:1")
+	if _, err := s.ReadBlock(t.Context(), l.ref(0, 100), nil); !errdefs.IsDataLoss(err) {
+		t.Errorf("damaged block: %v", err)
+	}
+	if m, u := mirror.Count(registrytest.Blobs), up.Count(registrytest.Blobs); m != 1 || u != 1 {
+		t.Errorf("mirror was asked %d times, upstream %d times, want once each", m, u)
+	}
+}
+
+// A hosts.toml often names the server once more as a host.
+func TestHostThatIsTheServer(t *testing.T) {
+	up := registrytest.New(t, registrytest.Options{})
+	l := addLayer(t, up, "a/b", 1<<16)
+	up.Every(registrytest.Of(registrytest.Blobs), registrytest.Fault{Status: 404})
+	dir := hostsToml(t, "up.test", "server = \""+up.URL()+"\"\n[host.\""+up.URL()+"\"]\ncapabilities = [\"pull\"]\n")
+	s := blobs(t, newClient(t, Options{HostsDirs: []string{dir}}), "up.test/a/b:1")
+	if _, err := s.ReadBlock(t.Context(), l.ref(0, 100), nil); !errdefs.IsNotFound(err) {
+		t.Errorf("missing blob: %v", err)
+	}
+	if n := up.Count(registrytest.Blobs); n != 1 {
+		t.Errorf("the host was asked %d times, want 1", n)
+	}
+}
+
 func TestHostsFileChanges(t *testing.T) {
 	first := registrytest.New(t, registrytest.Options{})
 	second := registrytest.New(t, registrytest.Options{})

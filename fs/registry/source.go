@@ -136,7 +136,9 @@ func (r *repository) round(ctx context.Context, ref block.Ref, p []byte) error {
 		case !errors.Is(err, errGone):
 			e.lane.mark(false)
 		}
-		again = again || !isFinal(err)
+		// A blob that is damaged here is so for the next minutes too: the caller may
+		// ask again.
+		again = again || !isFinal(err) && !errdefs.IsDataLoss(err)
 	}
 	if err = join(errs); !again && !isFinal(err) {
 		err = final{err}
