@@ -1,0 +1,92 @@
+package peer
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/faasnet/faasnet/fs/block"
+)
+
+// lease is a function that we have opened at the other side.
+type lease struct {
+	handle uint32
+	token  string
+	call   *call // of the OPEN
+}
+
+// refused reports whether the answer was a refusal.
+func (l *lease) refused() bool {
+	l.call.mu.Lock()
+	defer l.call.mu.Unlock()
+	return l.call.done && l.call.err != nil
+}
+
+// open makes sure that the other side knows our token for the function, and
+// returns the handle. It does not wait for the answer: what is asked with a
+// handle that is refused is refused as well.
+func (c *conn) open(function, token string) *lease {
+	c.mu.Lock()
+	l := c.leases[function]
+	if l != nil && l.token == token && !l.refused() {
+		c.mu.Unlock()
+		return l
+	}
+	if l == nil {
+		c.handle++
+		l = &lease{handle: c.handle}
+	} else {
+		l = &lease{handle: l.handle}
+	}
+	l.token, l.call = token, newCall(block.Ref{}, nil)
+	c.leases[function] = l
+	c.mu.Unlock()
+	c.begin(l.call, frameOpen, 0, open{l.handle, function, token}.append(nil))
+	return l
+}
+
+// get asks for a block and fills dst, which is as long as the block.
+func (c *conn) get(ctx context.Context, l *lease, ref block.Ref, dst []byte, flags uint8, arrived func(int)) error {
+	asked, path, hops := c.r.waits.ask(ref.Sum, idOf(c.vm))
+	defer c.r.waits.answered(ref.Sum, asked)
+	k := newCall(ref, dst)
+	tag := c.begin(k, frameGet, flags, get{handle: l.handle, hops: hops, ref: ref, path: path}.append(nil))
+	signs := 0
+	for {
+		k.mu.Lock()
+		n, done, err := k.n, k.done, k.err
+		alive := k.signs > signs
+		signs = k.signs
+		told := k.path
+		k.path = nil
+		k.mu.Unlock()
+		if n > 0 || alive {
+			arrived(n)
+		}
+		switch {
+		case done && err == nil && n != len(dst):
+			return fmt.Errorf("%v from %s: %d of %d bytes: %w", ref, c.vm, n, len(dst), errdefs.ErrDataLoss)
+		case done:
+			k.leave()
+			return err
+		case told != nil && c.r.waits.told(asked, told):
+			c.r.metrics.rings.Add(1)
+			c.giveUp(tag, k)
+			return fmt.Errorf("%v from %s, which waits for us: %w", ref, c.vm, errdefs.ErrAborted)
+		}
+		select {
+		case <-k.news:
+		case <-ctx.Done():
+			c.giveUp(tag, k)
+			return ctx.Err()
+		}
+	}
+}
+
+// giveUp cancels a GET. What still comes of it is discarded, by its tag.
+func (c *conn) giveUp(tag uint32, k *call) {
+	c.forget(tag)
+	c.out.say(frameCancel, 0, tag, nil)
+	k.leave()
+}

@@ -1,0 +1,255 @@
+package peer
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/containerd/log"
+)
+
+// conn is one connection to another VM. Either side may ask.
+//
+// One goroutine reads, one writes. The reader never waits for anything but the
+// network: what takes time runs in a goroutine of its own, and nothing is sent
+// but through the writer's queues.
+type conn struct {
+	r      *Relay
+	net    net.Conn
+	vm     string // of the other side, as it says
+	dialed bool
+	out    *writer
+	heard  atomic.Int64 // when the last byte came, Unix ns
+
+	ctx    context.Context // ends with the connection
+	cancel context.CancelCauseFunc
+	work   sync.WaitGroup // goroutines that serve the other side
+
+	mu     sync.Mutex // guards the rest; of other locks only the writer's is taken under it
+	tag    uint32
+	calls  map[uint32]*call     // what we asked, by our tag
+	pushed map[uint32]*incoming // what is pushed to us, by their tag; nil: discarded
+	leases map[string]*lease    // what we may ask for, by function
+	handle uint32
+
+	grants  map[uint32]*grant             // what they may ask for, by their handle
+	serves  map[uint32]*serving           // what they asked, by their tag
+	sends   map[uint32]context.CancelFunc // what we push, by our tag
+	streams uint64                        // transfers begun
+	proven  bool                          // it has shown a token of the VM that it says it is
+
+	since    time.Time   // when we began to expect something
+	pinged   time.Time   // when we asked whether it lives
+	watch    *time.Timer // runs check; nil before the first time
+	watching bool
+}
+
+func newConn(r *Relay, c net.Conn, vm string, dialed bool) *conn {
+	k := &conn{
+		r: r, net: c, vm: vm, dialed: dialed, out: newWriter(c, r.uplink),
+		calls: map[uint32]*call{}, pushed: map[uint32]*incoming{}, leases: map[string]*lease{},
+		grants: map[uint32]*grant{}, serves: map[uint32]*serving{}, sends: map[uint32]context.CancelFunc{},
+	}
+	k.ctx, k.cancel = context.WithCancelCause(r.ctx)
+	k.heard.Store(time.Now().UnixNano())
+	return k
+}
+
+// greet exchanges preface and HELLO, and returns the name of the other VM.
+func greet(ctx context.Context, c net.Conn, self string, limit time.Duration) (vm string, err error) {
+	defer context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })()
+	if err := c.SetDeadline(time.Now().Add(limit)); err != nil {
+		return "", err
+	}
+	hail := hello{self}.append(nil)
+	b := header{kind: frameHello, size: uint32(len(hail))}.append([]byte(preface))
+	sent := make(chan error, 1) // both sides speak first
+	go func() {
+		_, err := c.Write(append(b, hail...))
+		sent <- err
+	}()
+	vm, err = hear(c)
+	if err != nil {
+		c.SetDeadline(time.Unix(1, 0))
+	}
+	if err = errors.Join(err, <-sent); err != nil {
+		return "", err
+	}
+	return vm, c.SetDeadline(time.Time{})
+}
+
+func hear(c net.Conn) (vm string, err error) {
+	p := make([]byte, len(preface)+headerSize)
+	if _, err := io.ReadFull(c, p); err != nil {
+		return "", err
+	}
+	if string(p[:len(preface)]) != preface {
+		return "", fmt.Errorf("not a relay of version 1: %w", errProtocol)
+	}
+	h, err := parseHeader(p[len(preface):])
+	if err != nil || h.kind != frameHello || h.size > 2*maxName {
+		return "", fmt.Errorf("no HELLO: %w", errProtocol)
+	}
+	p = make([]byte, h.size)
+	if _, err := io.ReadFull(c, p); err != nil {
+		return "", err
+	}
+	m, err := parseHello(p)
+	return m.vm, err
+}
+
+// run serves the connection until it ends, and says why it did.
+func (c *conn) run() error {
+	var both sync.WaitGroup
+	both.Go(func() { c.cancel(c.out.run(c.ctx)) })
+	both.Go(func() { c.cancel(c.read()) })
+	<-c.ctx.Done()
+	c.net.Close()
+	both.Wait()
+	c.end()
+	c.work.Wait()
+	err := context.Cause(c.ctx)
+	log.G(c.r.ctx).WithField("vm", c.vm).WithError(err).Debug("relay connection ended")
+	return err
+}
+
+// start runs work that serves the other side, unless the connection has ended.
+func (c *conn) start(work func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ctx.Err() != nil {
+		return false
+	}
+	c.work.Go(work)
+	return true
+}
+
+// stream numbers a transfer: those begun first are sent first.
+func (c *conn) stream() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.streams++
+	return c.streams
+}
+
+// close ends the connection for the reason err.
+func (c *conn) close(err error) { c.cancel(err) }
+
+// errClosed is what ends all when the relay is closed.
+var errClosed = fmt.Errorf("relay closed: %w", errdefs.ErrUnavailable)
+
+// Read is that of the network, and notes that the other side lives.
+func (c *conn) Read(p []byte) (int, error) {
+	n, err := c.net.Read(p)
+	if n > 0 {
+		c.heard.Store(time.Now().UnixNano())
+	}
+	return n, err
+}
+
+// read takes frames until the connection fails.
+func (c *conn) read() error {
+	in := bufio.NewReaderSize(c, 4<<10) // small: payloads of blocks pass it by
+	head := make([]byte, headerSize)
+	small := make([]byte, 1<<10)
+	for {
+		if _, err := io.ReadFull(in, head); err != nil {
+			return err
+		}
+		h, err := parseHeader(head)
+		if err != nil {
+			return err
+		}
+		if h.kind == frameData {
+			if err := c.data(h, in); err != nil {
+				return err
+			}
+			continue
+		}
+		if !known(h.kind) {
+			if _, err := in.Discard(int(h.size)); err != nil {
+				return err
+			}
+			continue
+		}
+		if int(h.size) > len(small) {
+			small = make([]byte, h.size)
+		}
+		p := small[:h.size]
+		if _, err := io.ReadFull(in, p); err != nil {
+			return err
+		}
+		if err := c.frame(h, p); err != nil {
+			return err
+		}
+	}
+}
+
+func known(k kind) bool { return k >= framePing && k <= frameCancel }
+
+// frame acts on a frame that is no DATA. p is valid until it returns.
+func (c *conn) frame(h header, p []byte) error {
+	switch h.kind {
+	case framePing:
+		c.out.say(framePong, 0, h.tag, nil)
+	case framePong:
+	case frameOpen:
+		return c.serveOpen(h, p)
+	case frameGet:
+		return c.serveGet(h, p)
+	case frameFollow:
+		return c.serveFollow(h, p)
+	case frameLeave:
+		return c.serveLeave(p)
+	case frameOrder:
+		return c.serveOrder(h, p)
+	case frameCancel:
+		c.serveCancel(h)
+	case framePush:
+		return c.receive(h, p)
+	case frameEnd, frameAbort:
+		if h.push() {
+			return c.received(h, p)
+		}
+		return c.reply(h, p)
+	default:
+		return c.reply(h, p)
+	}
+	return nil
+}
+
+// data takes a piece of a block to where it belongs.
+func (c *conn) data(h header, in *bufio.Reader) error {
+	if h.push() {
+		return c.receivePiece(h, in)
+	}
+	return c.replyPiece(h, in)
+}
+
+// end tells all who are still waiting that there is nothing more to come.
+func (c *conn) end() {
+	err := fmt.Errorf("connection to %s: %w: %w", c.vm, context.Cause(c.ctx), errdefs.ErrUnavailable)
+	c.mu.Lock()
+	if c.watch != nil {
+		c.watch.Stop()
+	}
+	calls, pushed := c.calls, c.pushed
+	c.calls, c.pushed = map[uint32]*call{}, map[uint32]*incoming{}
+	c.mu.Unlock()
+	for _, k := range calls {
+		k.finish(err)
+	}
+	for _, i := range pushed {
+		if i != nil {
+			i.sink.End(err)
+		}
+	}
+	c.r.unfollowed(c)
+}

@@ -1,0 +1,24 @@
+package peer
+
+// Fault is how another VM fails.
+type Fault int
+
+// Faults. The numbers are those of tree.proto.
+const (
+	Unreachable Fault = 1 + iota // no connection
+	Silent                       // no sign of life while we waited
+	Corrupt                      // bad bytes under a good verdict
+	Slow                         // loses to others again and again
+)
+
+func (f Fault) String() string {
+	return [...]string{"", "unreachable", "silent", "corrupt", "slow"}[f]
+}
+
+// Report says that a VM that we read from fails.
+type Report struct {
+	Function string
+	Stripe   int // in which it is above us
+	VM       string
+	Fault    Fault
+}

@@ -1,0 +1,216 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/containerd/log"
+)
+
+// A VM that cannot be reached is left alone for a time that doubles.
+const (
+	firstBackoff = 100 * time.Millisecond
+	lastBackoff  = 5 * time.Second
+)
+
+const (
+	// corruptFor is how long a VM that gave bad bytes is not asked (PN-03).
+	corruptFor = 30 * time.Second
+	// slowFor is how long a slow VM is asked last.
+	slowFor = 10 * time.Second
+	// slowAfter is how often in a row a VM must lose before it is slow.
+	slowAfter = 3
+)
+
+// neighbour is another VM as we know it. There is one for each VM that we ever
+// had reason to ask.
+type neighbour struct {
+	r  *Relay
+	vm string
+
+	mu        sync.Mutex // guards the rest; no other lock is taken under it
+	address   string
+	conn      *conn    // may have ended
+	dialing   *dialing // under way
+	failures  int      // in a row
+	notBefore time.Time
+	corrupt   time.Time // until when
+	slow      time.Time // until when
+	losses    int       // in a row
+}
+
+// dialing is an attempt to connect, for all who want it.
+type dialing struct {
+	done chan struct{}
+	conn *conn
+	err  error
+}
+
+// neighbour returns the one for p. r.mu is held.
+func (r *Relay) neighbour(p Peer) *neighbour {
+	n := r.neighbours[p.VM]
+	if n == nil {
+		n = &neighbour{r: r, vm: p.VM}
+		r.neighbours[p.VM] = n
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.address != p.Address {
+		n.address, n.failures, n.notBefore = p.Address, 0, time.Time{}
+	}
+	return n
+}
+
+// live returns the connection, if there is one.
+func (n *neighbour) live() *conn {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.conn != nil && n.conn.ctx.Err() == nil {
+		return n.conn
+	}
+	return nil
+}
+
+// usable reports whether there is reason to ask n now, and whether it should be
+// asked after others.
+func (n *neighbour) usable(now time.Time) (usable, slow bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return !now.Before(n.corrupt) && !now.Before(n.notBefore), now.Before(n.slow)
+}
+
+// connect returns the connection, made now if there is none.
+func (n *neighbour) connect(ctx context.Context) (*conn, error) {
+	n.mu.Lock()
+	if n.conn != nil && n.conn.ctx.Err() == nil {
+		defer n.mu.Unlock()
+		return n.conn, nil
+	}
+	d := n.dialing
+	if d == nil {
+		if wait := time.Until(n.notBefore); wait > 0 {
+			defer n.mu.Unlock()
+			return nil, fmt.Errorf("%s did not answer, it is left alone for %v: %w", n.vm, wait.Round(time.Millisecond), errdefs.ErrUnavailable)
+		}
+		d = &dialing{done: make(chan struct{})}
+		n.dialing = d
+		address := n.address
+		n.mu.Unlock()
+		if !n.r.start(func() { n.dial(d, address) }) {
+			n.dialed(d, nil, errClosed)
+		}
+	} else {
+		n.mu.Unlock()
+	}
+	select {
+	case <-d.done:
+		return d.conn, d.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// dial makes a connection and serves it until it ends.
+func (n *neighbour) dial(d *dialing, address string) {
+	ctx, cancel := context.WithTimeout(n.r.ctx, n.r.opts.Connect)
+	defer cancel()
+	c, err := n.r.opts.Dial(ctx, address)
+	if err != nil {
+		n.dialed(d, nil, err)
+		return
+	}
+	defer c.Close()
+	k, err := n.r.shake(ctx, c, n.vm)
+	n.dialed(d, k, err)
+	if err == nil {
+		n.r.hold(k)
+	}
+}
+
+// dialed tells all who wait.
+func (n *neighbour) dialed(d *dialing, c *conn, err error) {
+	if err != nil {
+		err = fmt.Errorf("connect to %s: %w: %w", n.vm, err, errdefs.ErrUnavailable)
+	}
+	n.mu.Lock()
+	d.conn, d.err = c, err
+	n.dialing = nil
+	if err == nil {
+		n.conn, n.failures = c, 0
+	}
+	n.mu.Unlock()
+	close(d.done)
+	if err != nil && !errors.Is(err, errClosed) && n.r.ctx.Err() == nil {
+		n.failed()
+		n.r.metrics.dials.Add(1)
+		n.r.report(n.vm, Unreachable)
+	}
+}
+
+// failed makes us leave n alone for a while.
+func (n *neighbour) failed() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	d := min(firstBackoff<<min(n.failures, 10), lastBackoff)
+	n.failures++
+	n.notBefore = time.Now().Add(d/2 + rand.N(d/2))
+}
+
+// lost is told of a connection that has ended. That it was closed or reset says
+// nothing yet: whoever needs it connects again at once.
+func (r *Relay) lost(c *conn, err error) {
+	r.mu.Lock()
+	n := r.neighbours[c.vm]
+	r.mu.Unlock()
+	if n == nil || n.lostConn(c) || !errors.Is(err, errSilent) {
+		return
+	}
+	n.failed()
+	r.metrics.silent.Add(1)
+	log.G(r.ctx).WithField("vm", c.vm).Warn("relay: a VM that we read from gives no sign of life")
+	r.report(c.vm, Silent)
+}
+
+// lostConn reports whether c is not the connection to n.
+func (n *neighbour) lostConn(c *conn) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.conn != c
+}
+
+// adopt takes a connection that n made, and on which it has shown a token, as
+// ours to n: if it comes from n's address, or n's certificate proves it.
+// Otherwise somebody who got hold of a token of n could collect ours.
+func (r *Relay) adopt(c *conn) {
+	r.mu.Lock()
+	n := r.neighbours[c.vm]
+	r.mu.Unlock()
+	if n == nil || c.dialed {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.conn != nil && n.conn.ctx.Err() == nil || n.dialing != nil {
+		return
+	}
+	if r.opts.TLS == nil && !sameHost(c.net.RemoteAddr().String(), n.address) {
+		return
+	}
+	n.conn, n.failures, n.notBefore = c, 0, time.Time{}
+}
+
+func sameHost(a, b string) bool {
+	x, _, err := net.SplitHostPort(a)
+	y, _, err2 := net.SplitHostPort(b)
+	if err != nil || err2 != nil {
+		return false
+	}
+	i, j := net.ParseIP(x), net.ParseIP(y)
+	return i != nil && i.Equal(j)
+}

@@ -1,0 +1,243 @@
+package peer
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/faasnet/faasnet/fs/block"
+)
+
+// lack is why a VM does not have a block, the payload of NOT_HAVE.
+type lack uint8
+
+const (
+	lackBlock   lack = 1 // not stored, and we were not to get it
+	lackRing    lack = 2 // we wait for the asker
+	lackUnknown lack = 3 // not a block of the function, as far as we know
+	lackHops    lack = 4 // no more hops
+	lackBusy    lack = 5 // too many requests
+)
+
+func (l lack) String() string {
+	if names := [...]string{"", "not stored", "ring", "not of the function", "no hops left", "busy"}; int(l) < len(names) {
+		return names[l]
+	}
+	return "unknown reason"
+}
+
+// maxServes bounds the requests of one VM that are being answered.
+const maxServes = 256
+
+// knownWithin is how long a request waits for this VM to find out what its
+// function's blocks are.
+const knownWithin = 2 * time.Second
+
+// serving is a request of the other side that is being answered.
+type serving struct {
+	sum    block.Sum // of a GET
+	cancel context.CancelFunc
+}
+
+// serve answers a request in a goroutine of its own.
+func (c *conn) serve(tag uint32, sum block.Sum, work func(ctx context.Context)) {
+	ctx, cancel := context.WithCancel(c.ctx)
+	c.mu.Lock()
+	full := len(c.serves) >= maxServes || c.serves[tag] != nil
+	if !full {
+		c.serves[tag] = &serving{sum, cancel}
+	}
+	c.mu.Unlock()
+	if full {
+		cancel()
+		c.out.say(frameNotHave, 0, tag, []byte{byte(lackBusy)})
+		return
+	}
+	c.work.Go(func() {
+		defer func() {
+			cancel()
+			c.mu.Lock()
+			delete(c.serves, tag)
+			c.mu.Unlock()
+		}()
+		work(ctx)
+	})
+}
+
+func (c *conn) serveCancel(h header) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if h.push() {
+		if cancel := c.sends[h.tag]; cancel != nil {
+			cancel()
+		}
+	} else if s := c.serves[h.tag]; s != nil {
+		s.cancel()
+	}
+}
+
+// serveGet answers a GET.
+func (c *conn) serveGet(h header, p []byte) error {
+	m, err := parseGet(p)
+	if err != nil {
+		return err
+	}
+	g, err := c.granted(m.handle)
+	if err != nil {
+		c.refuse(h.tag, "", err)
+		return nil
+	}
+	c.r.metrics.gets.Add(1)
+	for _, v := range m.path {
+		if v == c.r.waits.self { // whoever asked us waits for itself
+			c.out.say(frameNotHave, 0, h.tag, []byte{byte(lackRing)})
+			return nil
+		}
+	}
+	storedOnly := h.flags&flagStored != 0
+	if epoch, ok := c.r.admitGet(g.function, c.vm, storedOnly); !ok {
+		c.moved(h.tag, epoch)
+		return nil
+	}
+	c.serve(h.tag, m.ref.Sum, func(ctx context.Context) { c.answer(ctx, h.tag, g.function, m, storedOnly) })
+	return nil
+}
+
+// answer sends the block, or says why not.
+func (c *conn) answer(ctx context.Context, tag uint32, function string, m get, storedOnly bool) {
+	if ok := c.ours(ctx, tag, function, m.ref); !ok {
+		if ctx.Err() == nil {
+			c.note(function, fmt.Errorf("%v is not of the function: %w", m.ref, errdefs.ErrPermissionDenied))
+			c.out.say(frameNotHave, 0, tag, []byte{byte(lackUnknown)})
+		}
+		return
+	}
+	f, err := c.r.blocks.Open(ctx, m.ref)
+	switch {
+	case err == nil:
+		defer f.Close()
+		err = c.sendFile(ctx, tag, f, m.ref.Size)
+	case storedOnly:
+		c.out.say(frameNotHave, 0, tag, []byte{byte(lackBlock)})
+		return
+	case m.hops == 0:
+		c.out.say(frameNotHave, 0, tag, []byte{byte(lackHops)})
+		return
+	default:
+		waiting := c.r.waits.enter(m.ref.Sum, m.path, m.hops)
+		defer c.r.waits.leave(m.ref.Sum, waiting)
+		var tap block.Tap
+		if tap, err = c.r.blocks.Tap(ctx, m.ref); err == nil {
+			defer tap.Close()
+			t := transfer{class: answers, header: header{kind: frameData, tag: tag}, stream: c.stream()}
+			err = c.sendTap(ctx, t, tap, func() {
+				c.out.say(frameNotYet, 0, tag, appendPath(nil, c.r.waits.path(m.ref.Sum)))
+			})
+		}
+	}
+	c.finish(0, tag, err)
+}
+
+// finish ends a transfer with our verdict.
+func (c *conn) finish(flags uint8, tag uint32, err error) {
+	if err == nil {
+		c.out.say(frameEnd, flags, tag, nil)
+		return
+	}
+	c.out.say(frameAbort, flags, tag, nil)
+}
+
+// ours waits until we know whether ref is a block of the function.
+func (c *conn) ours(ctx context.Context, tag uint32, function string, ref block.Ref) bool {
+	ours, known := c.r.opts.Catalog.holds(function, ref)
+	if known {
+		return ours
+	}
+	ctx, cancel := context.WithTimeout(ctx, knownWithin)
+	defer cancel()
+	tick := time.NewTicker(c.r.opts.KeepAlive)
+	defer tick.Stop()
+	for {
+		changed := c.r.opts.Catalog.changes()
+		if ours, known = c.r.opts.Catalog.holds(function, ref); known {
+			return ours
+		}
+		select {
+		case <-changed:
+		case <-tick.C:
+			c.out.say(frameNotYet, 0, tag, appendPath(nil, []id{c.r.waits.self}))
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// sendFile sends a stored block.
+func (c *conn) sendFile(ctx context.Context, tag uint32, f *os.File, size int) error {
+	stream := c.stream()
+	for n := 0; n < size; n += pieceSize {
+		m := min(size-n, pieceSize)
+		if err := c.out.send(ctx, answers, &packet{
+			header: header{kind: frameData, tag: tag, size: uint32(m)}, stream: stream, file: f, offset: int64(n),
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// transfer is what the DATA of one block have in common.
+type transfer struct {
+	class
+	header
+	stream uint64
+}
+
+// sendTap sends a block while it arrives, and calls wait now and then while
+// nothing does.
+func (c *conn) sendTap(ctx context.Context, t transfer, tap block.Tap, wait func()) error {
+	for {
+		p, err := c.next(ctx, tap, wait)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		for len(p) > 0 {
+			n := min(len(p), pieceSize)
+			t.size = uint32(n)
+			if err := c.out.send(ctx, t.class, &packet{header: t.header, stream: t.stream, body: p[:n:n]}); err != nil {
+				return err
+			}
+			p = p[n:]
+		}
+	}
+}
+
+// firstSign is after what time without a piece the asker hears that we wait.
+const firstSign = 25 * time.Millisecond
+
+// next returns the next bytes of a tap.
+func (c *conn) next(ctx context.Context, tap block.Tap, wait func()) ([]byte, error) {
+	for d := min(firstSign, c.r.opts.KeepAlive); ; d = c.r.opts.KeepAlive {
+		within, cancel := context.WithTimeout(ctx, d)
+		p, err := tap.Next(within)
+		cancel()
+		if err == nil || !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil || errdefs.IsAborted(err) {
+			return p, err
+		}
+		wait()
+	}
+}
+
+func (c *conn) moved(tag uint32, epoch uint64) {
+	c.r.metrics.moved.Add(1)
+	c.out.say(frameMoved, 0, tag, binary.BigEndian.AppendUint64(nil, epoch))
+}

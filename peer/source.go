@@ -1,0 +1,166 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/containerd/log"
+
+	"github.com/faasnet/faasnet/fs/block"
+)
+
+// source is a neighbour from which we read a function's blocks.
+type source struct {
+	n        *neighbour
+	function string
+	token    string
+}
+
+// ReadBlock is that of block.Source. The bytes are not verified.
+func (s *source) ReadBlock(ctx context.Context, ref block.Ref, dst []byte) ([]byte, error) {
+	return s.StreamBlock(ctx, ref, slices.Grow(dst, ref.Size), func(int) {})
+}
+
+// StreamBlock is that of block.Streamer.
+func (s *source) StreamBlock(ctx context.Context, ref block.Ref, dst []byte, arrived func(int)) ([]byte, error) {
+	c, err := s.n.connect(ctx)
+	if err != nil {
+		return dst, err
+	}
+	out := dst[: len(dst)+ref.Size : len(dst)+ref.Size]
+	err = c.get(ctx, c.open(s.function, s.token), ref, out[len(dst):], 0, arrived)
+	switch {
+	case err == nil:
+		s.n.won()
+		return out, nil
+	case errdefs.IsDataLoss(err): // a good verdict on less than the block
+		s.n.r.corrupt(s.n.vm, s.function, err)
+	case errors.Is(err, errMoved), errdefs.IsPermissionDenied(err):
+		s.n.r.avoid(s.function, s.n.vm)
+	}
+	return dst, err
+}
+
+// avoid makes us not ask vm for the function for a while.
+func (r *Relay) avoid(function, vm string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if p := r.places[function]; p != nil {
+		p.avoid[vm] = time.Now().Add(avoidFor)
+	}
+}
+
+func (n *neighbour) won() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.losses = 0
+}
+
+// Late is that of fetch.Judge. Who loses again and again is slow.
+func (r *Relay) Late(_ block.Ref, src block.Source) {
+	s, ok := src.(*source)
+	if !ok {
+		return
+	}
+	n := s.n
+	n.mu.Lock()
+	n.losses++
+	slow := n.losses >= slowAfter
+	if slow {
+		n.losses, n.slow = 0, time.Now().Add(slowFor)
+	}
+	n.mu.Unlock()
+	if slow {
+		r.metrics.slow.Add(1)
+		r.report(n.vm, Slow)
+	}
+}
+
+// Blame is that of fetch.Blamer.
+func (r *Relay) Blame(_ block.Ref, src block.Source, err error) {
+	if s, ok := src.(*source); ok {
+		r.corrupt(s.n.vm, s.function, err)
+	}
+}
+
+// corrupt is told of bad bytes under a good verdict. Their sender is left alone
+// for a while, and its connection ended: more of them may be on their way.
+func (r *Relay) corrupt(vm, function string, err error) {
+	r.metrics.corrupt.Add(1)
+	r.mu.Lock()
+	n := r.neighbours[vm]
+	r.mu.Unlock()
+	if n == nil {
+		return
+	}
+	n.mu.Lock()
+	n.corrupt = time.Now().Add(corruptFor)
+	c := n.conn
+	n.mu.Unlock()
+	log.G(r.ctx).WithError(err).WithFields(log.Fields{"vm": vm, "function": function}).Error("relay: bad bytes under a good verdict, the VM is left alone for a while")
+	r.report(vm, Corrupt)
+	if c != nil {
+		c.close(err)
+	}
+}
+
+// report tells of a VM in all places where it is above us, once an epoch.
+func (r *Relay) report(vm string, f Fault) {
+	var out []Report
+	r.mu.Lock()
+	for function, p := range r.places {
+		for i, s := range p.place.Stripes {
+			if s.Upstream.VM != vm && !slices.ContainsFunc(s.Ancestors, func(a Peer) bool { return a.VM == vm }) {
+				continue
+			}
+			rep := Report{Function: function, Stripe: i, VM: vm, Fault: f}
+			if _, told := p.reported[rep]; !told {
+				p.reported[rep] = struct{}{}
+				out = append(out, rep)
+			}
+		}
+	}
+	r.mu.Unlock()
+	for _, rep := range out {
+		r.opts.Report(rep)
+	}
+}
+
+// Order asks the upstream in which order its own container first read the
+// function's blocks.
+func (r *Relay) Order(ctx context.Context, function string) ([]block.Ref, error) {
+	n, token := r.above(function)
+	if n == nil {
+		return nil, errdefs.ErrNotFound
+	}
+	c, err := n.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l := c.open(function, token)
+	k := newCall(block.Ref{}, nil)
+	tag := c.begin(k, frameOrder, 0, follow{handle: l.handle, stripes: 1}.append(nil))
+	if err := c.wait(ctx, tag, k); err != nil {
+		return nil, err
+	}
+	return r.opts.Catalog.refs(function, k.numbers), nil
+}
+
+// above returns an upstream in the function's tree, nil if there is none.
+func (r *Relay) above(function string) (*neighbour, string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.places[function]
+	if p == nil || !r.running {
+		return nil, ""
+	}
+	for _, s := range p.place.Stripes {
+		if s.Upstream.VM != "" && s.Upstream.VM != r.opts.VM {
+			return r.neighbour(s.Upstream), p.place.Token
+		}
+	}
+	return nil, ""
+}
