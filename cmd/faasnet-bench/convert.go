@@ -122,7 +122,7 @@ func convert(ctx context.Context, w io.Writer, image string, systems []string, r
 				return fmt.Errorf("%s: %w", system, err)
 			}
 			row.Rep, row.Image = rep, image
-			fmt.Fprintf(os.Stderr, "rep %d %-8s %6.1f s, %6.1f CPU s, %6.1f MB\n", rep, system, row.Seconds, row.CPU, float64(row.BytesOut)/1e6)
+			fmt.Fprintf(os.Stderr, "%-8s run %d: %6.1f s, %6.1f CPU s, %6.1f MB\n", system, rep+1, row.Seconds, row.CPU, float64(row.BytesOut)/1e6)
 			if err := out.add(row, sumConversions); err != nil {
 				return err
 			}

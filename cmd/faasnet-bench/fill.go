@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/faasnet/faasnet/script/images"
@@ -29,10 +30,11 @@ type site struct {
 	progress io.Writer
 
 	*bench
-	hub    *lab.Hub
-	origin *lab.Net
-	server *lab.Registry
-	hosts  string
+	hub        *lab.Hub
+	origin     *lab.Net
+	originHost *lab.Host
+	server     *lab.Registry
+	hosts      string
 }
 
 // prepare fills the registry and starts it behind a link of the rate.
@@ -47,11 +49,10 @@ func (s *site) prepare(ctx context.Context, rate string) error {
 	if s.origin, err = s.hub.Link(rate); err != nil {
 		return err
 	}
-	host, err := s.Host("origin", s.origin)
-	if err != nil {
+	if s.originHost, err = s.Host("origin", s.origin); err != nil {
 		return err
 	}
-	if s.server, err = host.Registry(ctx, data); err != nil {
+	if s.server, err = s.originHost.Registry(ctx, data); err != nil {
 		return err
 	}
 	s.hosts, err = s.server.HostsDir()
@@ -89,6 +90,7 @@ func (s *site) fill(ctx context.Context) (data string, err error) {
 	if err != nil {
 		return "", err
 	}
+	fmt.Fprintf(s.progress, "converting %s\n", s.image)
 	argv := []string{"convert", "--plain-http", "--quiet"}
 	if !s.reuse {
 		argv = append(argv, "--no-reuse")
@@ -98,6 +100,7 @@ func (s *site) fill(ctx context.Context) (data string, err error) {
 	if err != nil {
 		return "", err
 	}
-	fmt.Fprint(s.progress, out)
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	fmt.Fprintln(s.progress, lines[len(lines)-1])
 	return s.data, os.RemoveAll(filepath.Join(host.Dir(), "layout"))
 }

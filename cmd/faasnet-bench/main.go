@@ -9,17 +9,21 @@ import (
 	"os"
 	"os/signal"
 
+	"github.com/containerd/log"
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
 )
 
 func main() {
+	if err := log.SetLevel("error"); err != nil { // what containerd's code has to say
+		panic(err)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
 	defer stop()
 	app := &cli.App{
 		Name:           "faasnet-bench",
 		Usage:          "measure conversion and start of functions, beside others on the same work",
-		Commands:       []*cli.Command{startCommand(), convertCommand(), demoCommand(), imagesCommand()},
+		Commands:       []*cli.Command{startCommand(), burstCommand(), convertCommand(), demoCommand(), imagesCommand()},
 		ExitErrHandler: func(*cli.Context, error) {},
 	}
 	if err := app.RunContext(ctx, os.Args); err != nil {

@@ -59,7 +59,7 @@ The configuration of each system is printed once.`,
 		Action: func(c *cli.Context) error {
 			s := starts{
 				site: site{image: c.String("image"), progress: os.Stderr},
-				rate: c.String("rate"), systems: c.StringSlice("systems"), background: c.Bool("background"),
+				rate: c.String("rate"), systems: c.StringSlice("systems"), background: c.Bool("background"), configs: true,
 			}
 			sums, err := s.measure(c.Context, c.Int("reps"), c.String("json"))
 			if err != nil {
@@ -76,6 +76,7 @@ type starts struct {
 	rate       string
 	systems    []string
 	background bool // our daemon fetches what is not read, too
+	configs    bool // print configurations
 }
 
 func (s *starts) measure(ctx context.Context, reps int, file string) (sums []startSummary, err error) {
@@ -101,8 +102,8 @@ func (s *starts) measure(ctx context.Context, reps int, file string) (sums []sta
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}
-			fmt.Fprintf(s.progress, "rep %d %-9s pulled after %6.2f s, READY after %6.2f s, %6.1f MB, %5.2f CPU s\n",
-				rep, name, row.Pull, row.Ready, float64(row.RegistryBytes)/1e6, row.CPU)
+			fmt.Fprintf(s.progress, "%-9s  run %d: pulled after %6.2f s, READY after %6.2f s, %6.1f MB fetched, %5.2f CPU s\n",
+				name, rep+1, row.Pull, row.Ready, float64(row.RegistryBytes)/1e6, row.CPU)
 			if err := out.add(row, sumStarts); err != nil {
 				return nil, err
 			}
@@ -134,7 +135,7 @@ func (s *starts) once(ctx context.Context, system string, rep int) (row startRow
 	if err != nil {
 		return row, err
 	}
-	if rep == 0 {
+	if rep == 0 && s.configs {
 		config, err := vm.Configuration()
 		if err != nil {
 			return row, err
