@@ -29,7 +29,7 @@ func (c *Converter) blob(ctx context.Context, cs content.Store, ref string, fill
 	defer func() {
 		w.Close()
 		if err != nil {
-			cs.Abort(context.WithoutCancel(ctx), ref) // what an interrupted conversion leaves goes too
+			_ = cs.Abort(context.WithoutCancel(ctx), ref) // what an interrupted conversion leaves goes too
 		}
 	}()
 	if err := w.Truncate(0); err != nil { // a conversion that died may have used ref
@@ -79,7 +79,7 @@ func readJSON(ctx context.Context, p content.Provider, desc ocispec.Descriptor, 
 		return fmt.Errorf("%d bytes of JSON, at most %d: %w", desc.Size, maxJSON, errdefs.ErrInvalidArgument)
 	}
 	if err := desc.Digest.Validate(); err != nil {
-		return fmt.Errorf("digest %q: %v: %w", desc.Digest, err, errdefs.ErrInvalidArgument)
+		return fmt.Errorf("digest %q: %w: %w", desc.Digest, err, errdefs.ErrInvalidArgument)
 	}
 	b, err := content.ReadBlob(ctx, p, desc)
 	if err != nil {
@@ -89,7 +89,7 @@ func readJSON(ctx context.Context, p content.Provider, desc ocispec.Descriptor, 
 		return fmt.Errorf("its bytes have digest %s: %w", got, errdefs.ErrDataLoss)
 	}
 	if err := json.Unmarshal(b, v); err != nil {
-		return fmt.Errorf("%v: %w", err, errdefs.ErrInvalidArgument)
+		return fmt.Errorf("%w: %w", err, errdefs.ErrInvalidArgument)
 	}
 	return nil
 }

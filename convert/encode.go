@@ -48,7 +48,7 @@ func (c *Converter) encode(ctx context.Context, blob *blobReader, w io.Writer) (
 	}, out.WriteBlock)
 	pw.CloseWithError(err) // nil is the end of the stream
 	tree := <-trees
-	if err != nil && err != errIndex {
+	if err != nil && !errors.Is(err, errIndex) {
 		return encoded{}, err
 	}
 	if tree.err != nil {
@@ -94,7 +94,7 @@ type tarReader struct {
 
 func (t *tarReader) Read(p []byte) (int, error) {
 	n, err := t.tar.Read(p)
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		err = t.blob.fail(err)
 	}
 	return n, err

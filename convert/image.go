@@ -49,7 +49,7 @@ func (c *Converter) manifest(ctx context.Context, cs content.Store, desc ocispec
 	if err := img.check(); err != nil {
 		return nil, err
 	}
-	c.plan(img.manifest.Layers)
+	c.plan(ctx, img.manifest.Layers)
 	known := &diffIDStore{Store: cs, ids: img.diffIDs()}
 	convert := converter.IndexConvertFuncWithHook(known.layer(c), true, platforms.All, converter.ConvertHooks{PostConvertHook: c.finish})
 	out, err := convert(ctx, known, desc)
@@ -63,11 +63,11 @@ func (c *Converter) manifest(ctx context.Context, cs content.Store, desc ocispec
 }
 
 // plan tells of the layers that were not told of before.
-func (c *Converter) plan(layers []ocispec.Descriptor) {
+func (c *Converter) plan(ctx context.Context, layers []ocispec.Descriptor) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, l := range layers {
-		if convertible(l) && !c.planned[l.Digest] {
+		if convertible(ctx, l) && !c.planned[l.Digest] {
 			c.planned[l.Digest] = true
 			c.o.Progress.Plan(l)
 		}

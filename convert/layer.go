@@ -32,7 +32,7 @@ type made struct {
 // is held against the label containerd.io/uncompressed where cs has one. After
 // an error cs has nothing more than before.
 func (c *Converter) Layer(ctx context.Context, cs content.Store, desc ocispec.Descriptor) (*ocispec.Descriptor, error) {
-	if !convertible(desc) {
+	if !convertible(ctx, desc) {
 		return nil, nil
 	}
 	if _, ok := c.reusable(desc.Annotations); ok {
@@ -63,12 +63,12 @@ func (c *Converter) Layer(ctx context.Context, cs content.Store, desc ocispec.De
 }
 
 // convertible says whether desc is a layer that c.Layer converts.
-func convertible(desc ocispec.Descriptor) bool {
+func convertible(ctx context.Context, desc ocispec.Descriptor) bool {
 	if !images.IsLayerType(desc.MediaType) || images.IsNonDistributable(desc.MediaType) || isIndexLayer(desc) {
 		return false
 	}
 	// It also knows what is wrapped, or no tar: encrypted layers, EROFS blobs.
-	kind, err := images.DiffCompression(context.Background(), desc.MediaType)
+	kind, err := images.DiffCompression(ctx, desc.MediaType)
 	return err == nil && (kind != "" || desc.MediaType == ocispec.MediaTypeImageLayer)
 }
 
@@ -102,7 +102,7 @@ func (c *Converter) write(ctx context.Context, cs content.Store, desc ocispec.De
 	if err != nil {
 		return made{}, err
 	}
-	defer blob.Close()
+	defer func() { _ = blob.Close() }()
 	blob.progress = c.o.Progress.Read
 	r := LayerReport{Source: desc.Digest, DiffID: want, BytesIn: desc.Size}
 	info, err := c.blob(ctx, cs, "faasnet-convert-"+desc.Digest.String(), func(w io.Writer) (layer.Info, digest.Digest, error) {

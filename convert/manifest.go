@@ -56,7 +56,7 @@ func (m *image) check() error {
 	}
 	for _, d := range m.config.RootFS.DiffIDs {
 		if err := d.Validate(); err != nil {
-			return fmt.Errorf("manifest %s: config: diff ID %q: %v: %w", m.desc.Digest, d, err, errdefs.ErrInvalidArgument)
+			return fmt.Errorf("manifest %s: config: diff ID %q: %w: %w", m.desc.Digest, d, err, errdefs.ErrInvalidArgument)
 		}
 	}
 	return nil

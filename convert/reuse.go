@@ -50,7 +50,7 @@ func (r *Reuse) read(ctx context.Context, desc ocispec.Descriptor) error {
 		return err
 	}
 	if !img.runnable() || img.check() != nil {
-		return nil
+		return nil //nolint:nilerr // nothing to reuse
 	}
 	for i, l := range img.manifest.Layers {
 		if info, err := layer.FromLabels(l.Annotations); err == nil && info.Image == nil {

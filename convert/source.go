@@ -27,7 +27,7 @@ const readSize = 128 << 10
 // the blob that its descriptor names. err is the first error of the blob
 // itself: whoever decodes the bytes must prefer it to the decoder's.
 type blobReader struct {
-	ctx      context.Context
+	ctx      context.Context //nolint:containedctx // of the call that reads
 	r        io.Reader
 	closer   io.Closer
 	desc     ocispec.Descriptor
@@ -41,7 +41,7 @@ type blobReader struct {
 // registries refuse it.
 func openBlob(ctx context.Context, cs content.Provider, desc ocispec.Descriptor) (*blobReader, error) {
 	if err := desc.Digest.Validate(); err != nil {
-		return nil, fmt.Errorf("layer %q: %v: %w", desc.Digest, err, errdefs.ErrInvalidArgument)
+		return nil, fmt.Errorf("layer %q: %w: %w", desc.Digest, err, errdefs.ErrInvalidArgument)
 	}
 	b := &blobReader{
 		ctx: ctx, r: bytes.NewReader(nil), closer: io.NopCloser(nil), desc: desc,

@@ -2,6 +2,7 @@ package convert
 
 import (
 	"context"
+	"errors"
 	"io"
 	"runtime"
 
@@ -118,7 +119,7 @@ func (s *squeezer) cut(ctx context.Context, r io.Reader, see func(raw []byte) er
 		}
 		n, err := fill(r, p.raw[:s.blockSize])
 		p.raw = p.raw[:n]
-		last := err == io.EOF
+		last := errors.Is(err, io.EOF)
 		if err != nil && !last || n == 0 {
 			s.pieces <- p
 			if last {

@@ -13,12 +13,12 @@ import (
 // from the local file and never wait, so that the timer and the goroutine behind
 // Done are started only for one that asks for it.
 type readContext struct {
-	parent   context.Context
+	parent   context.Context //nolint:containedctx // it is one itself
 	cancel   <-chan struct{} // closed when the kernel gives the request up
 	deadline time.Time
 
-	mu   sync.Mutex // guards the rest
-	ctx  context.Context
+	mu   sync.Mutex      // guards the rest
+	ctx  context.Context //nolint:containedctx // for those who ask for Done
 	free func()
 }
 

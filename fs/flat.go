@@ -21,7 +21,7 @@ const forever = 365 * 24 * time.Hour
 type flat struct {
 	fuse.RawFileSystem // answers ENOSYS to what is not here
 
-	ctx     context.Context // ends when the mount is closed
+	ctx     context.Context //nolint:containedctx // ends when the mount is closed
 	state   string          // a directory of the file system that statfs speaks of
 	files   *table
 	limits  *admission

@@ -85,7 +85,7 @@ type FS struct {
 	serial  atomic.Uint64
 	epoch   string // makes names of mounts unique over restarts
 
-	ctx     context.Context // ends with Close; parent of all READs
+	ctx     context.Context //nolint:containedctx // ends with Close; parent of all READs
 	cancel  context.CancelFunc
 	serve   sync.Once
 	serving chan struct{} // closed by the first Run
@@ -156,7 +156,7 @@ func (f *FS) Run(ctx context.Context) error {
 	case <-f.ended:
 	}
 	if f.ctx.Err() != nil {
-		return nil
+		return nil //nolint:nilerr // it is closed
 	}
 	return fmt.Errorf("FUSE mount %s was ended from outside: %w", f.conn.dir, errdefs.ErrUnavailable)
 }

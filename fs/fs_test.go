@@ -10,10 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/faasnet/faasnet/fs/index"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"github.com/faasnet/faasnet/fs/index"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

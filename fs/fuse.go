@@ -65,7 +65,7 @@ func connect(ctx context.Context, dir string, f *flat, maxBackground int) (*conn
 		Logger:                   log.New(logWriter{clog.G(ctx)}, "", 0),
 	})
 	if err != nil { // the descriptor is closed
-		unix.Unmount(dir, unix.MNT_DETACH)
+		_ = unix.Unmount(dir, unix.MNT_DETACH)
 		return nil, fmt.Errorf("fuse on %s: %w", dir, err)
 	}
 	c := &connection{dir: dir, server: server}
@@ -74,7 +74,7 @@ func connect(ctx context.Context, dir string, f *flat, maxBackground int) (*conn
 		err = fmt.Errorf("%s is not in mountinfo", filepath.Base(dir))
 	}
 	if err != nil {
-		unix.Unmount(dir, unix.MNT_DETACH)
+		_ = unix.Unmount(dir, unix.MNT_DETACH)
 		server.Serve() // sees the end at once, closes the descriptor
 		return nil, err
 	}

@@ -11,8 +11,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/faasnet/faasnet/fs/index"
 	"golang.org/x/sys/unix"
+
+	"github.com/faasnet/faasnet/fs/index"
 )
 
 func TestMount127Devices(t *testing.T) {

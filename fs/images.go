@@ -30,9 +30,11 @@ const maxChecked = 1024
 // takes longer than the mount (25 ms for 23,000 files, the sum 2 ms).
 func (s *images) check(img []byte, devices []int64) error {
 	h := sha256.New()
-	binary.Write(h, binary.LittleEndian, int64(len(img)))
+	h.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(img))))
 	h.Write(img)
-	binary.Write(h, binary.LittleEndian, devices)
+	for _, size := range devices {
+		h.Write(binary.LittleEndian.AppendUint64(nil, uint64(size)))
+	}
 	key := [sha256.Size]byte(h.Sum(nil))
 	s.mu.Lock()
 	_, ok := s.checked[key]

@@ -15,8 +15,9 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
-	"github.com/faasnet/faasnet/fs/index"
 	"golang.org/x/sys/unix"
+
+	"github.com/faasnet/faasnet/fs/index"
 )
 
 func TestMountWaitsForRun(t *testing.T) {

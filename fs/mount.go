@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
+	"github.com/containerd/log"
 )
 
 // localSuffix ends the name of a mount that needs no daemon, so that a later
@@ -71,8 +72,11 @@ func (f *FS) Mount(ctx context.Context, img []byte, files []File) (*Mount, error
 		select {
 		case result <- err:
 		case <-ctx.Done():
-			if err == nil {
-				m.Close()
+			if err != nil {
+				return
+			}
+			if err := m.Close(); err != nil {
+				log.G(ctx).WithError(err).Warn("an image that nobody waits for any more stays mounted")
 			}
 		}
 	}()

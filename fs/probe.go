@@ -12,8 +12,9 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
-	"github.com/faasnet/faasnet/fs/index"
 	"golang.org/x/sys/unix"
+
+	"github.com/faasnet/faasnet/fs/index"
 )
 
 // Probe finds out by trying whether this kernel can do what FS needs: it makes

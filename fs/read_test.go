@@ -13,8 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/faasnet/faasnet/fs/index"
 	"golang.org/x/sys/unix"
+
+	"github.com/faasnet/faasnet/fs/index"
 )
 
 // open opens a file of a mount without Go's poller, as a container would.

@@ -18,6 +18,7 @@ import (
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/containerd/v2/core/snapshots/storage"
 	"github.com/containerd/errdefs"
+
 	"github.com/faasnet/faasnet/snapshotter/snapshottertest"
 )
 

@@ -15,6 +15,7 @@ import (
 	"github.com/containerd/containerd/v2/core/snapshots/storage"
 	"github.com/containerd/containerd/v2/plugins/snapshots/overlay"
 	"github.com/containerd/errdefs"
+
 	"github.com/faasnet/faasnet/snapshotter/snapshottertest"
 )
 

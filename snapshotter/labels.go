@@ -102,7 +102,7 @@ func (s *snapshotter) id(ctx context.Context, key string) (id string, err error)
 // ErrAlreadyExists for a remote layer and unpack a whole image again on ErrNotFound.
 func sealed(err error) error {
 	if errdefs.IsNotFound(err) || errdefs.IsAlreadyExists(err) || errdefs.IsCanceled(err) || errdefs.IsDeadlineExceeded(err) {
-		return fmt.Errorf("%w: %v", errdefs.ErrUnavailable, err)
+		return fmt.Errorf("%w: %v", errdefs.ErrUnavailable, err) //nolint:errorlint // it hides the class
 	}
 	return err
 }

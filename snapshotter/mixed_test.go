@@ -11,8 +11,9 @@ import (
 
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/errdefs"
-	"github.com/faasnet/faasnet/fs/index/indextest"
 	"golang.org/x/sys/unix"
+
+	"github.com/faasnet/faasnet/fs/index/indextest"
 )
 
 // anyDir leaves out the times of what may be a directory: those of implicit ones are times of unpacking.

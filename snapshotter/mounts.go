@@ -78,7 +78,7 @@ func (s *snapshotter) create(ctx context.Context, inner createFunc, wait time.Du
 func (s *snapshotter) undo(ctx context.Context, key, id string) error {
 	ctx = context.WithoutCancel(ctx)
 	if err := s.Snapshotter.Remove(ctx, key); err != nil {
-		return fmt.Errorf("undo: %v", err) // as text: its class says nothing to the caller
+		return fmt.Errorf("undo: %v", err) //nolint:errorlint // its class says nothing to the caller
 	}
 	if id != "" {
 		s.releaseSoon(ctx, id)
@@ -106,7 +106,7 @@ func (s *snapshotter) over(ctx context.Context, c chain, mounts []mount.Mount, w
 	case ctx.Err() != nil:
 		return nil, nil, fmt.Errorf("mount layers below: %w", ctx.Err())
 	case bound.Err() != nil:
-		return nil, nil, fmt.Errorf("layers below are not mounted after %v, try again: %w: %v", wait, errdefs.ErrUnavailable, err)
+		return nil, nil, fmt.Errorf("layers below are not mounted after %v, try again: %w: %v", wait, errdefs.ErrUnavailable, err) //nolint:errorlint // it hides the class
 	}
 	return nil, nil, fmt.Errorf("mount layers below: %w", sealed(err))
 }

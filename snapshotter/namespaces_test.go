@@ -9,12 +9,13 @@ import (
 
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/errdefs"
-	"github.com/faasnet/faasnet/fs/index/indextest"
-	"github.com/faasnet/faasnet/snapshotter/snapshottertest"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/sirupsen/logrus"
 	logtest "github.com/sirupsen/logrus/hooks/test"
+
+	"github.com/faasnet/faasnet/fs/index/indextest"
+	"github.com/faasnet/faasnet/snapshotter/snapshottertest"
 
 	"github.com/containerd/log"
 )

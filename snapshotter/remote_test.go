@@ -11,6 +11,7 @@ import (
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/containerd/v2/pkg/snapshotters"
 	"github.com/containerd/errdefs"
+
 	"github.com/faasnet/faasnet/fs/index/indextest"
 	"github.com/faasnet/faasnet/snapshotter/snapshottertest"
 )

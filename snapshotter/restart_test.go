@@ -11,9 +11,10 @@ import (
 
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+
 	"github.com/faasnet/faasnet/fs/index/indextest"
 	"github.com/faasnet/faasnet/snapshotter/snapshottertest"
-	"golang.org/x/sys/unix"
 )
 
 func TestRestartMountsOnUse(t *testing.T) {

@@ -14,10 +14,11 @@ import (
 	"github.com/containerd/containerd/v2/core/snapshots/proxy"
 	"github.com/containerd/containerd/v2/core/snapshots/testsuite"
 	"github.com/containerd/containerd/v2/plugins/content/local"
-	"github.com/faasnet/faasnet/snapshotter/snapshottertest"
 	bolt "go.etcd.io/bbolt"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/faasnet/faasnet/snapshotter/snapshottertest"
 )
 
 // The name tells the suite which quirks of overlayfs to expect.

@@ -11,11 +11,12 @@ import (
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/containerd/v2/core/unpack"
-	"github.com/faasnet/faasnet/fs/index/indextest"
 	"github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"golang.org/x/sync/semaphore"
+
+	"github.com/faasnet/faasnet/fs/index/indextest"
 )
 
 // TestKC03_RealUnpacker runs containerd's own unpacker, which takes labels from the manifest's annotations, over lazy and plain layers. It

@@ -10,8 +10,9 @@ import (
 	"testing"
 
 	"github.com/containerd/containerd/v2/core/mount"
-	"github.com/faasnet/faasnet/fs/index/indextest"
 	"golang.org/x/sys/unix"
+
+	"github.com/faasnet/faasnet/fs/index/indextest"
 )
 
 // TestKC06_ViewAndPrepare mounts by hand what View and Prepare return over 0 to 3 layers, lazy or plain.

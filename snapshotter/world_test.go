@@ -21,12 +21,13 @@ import (
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/containerd/v2/plugins/snapshots/overlay"
 	"github.com/containerd/errdefs"
-	"github.com/faasnet/faasnet/snapshotter/snapshottertest"
 	"github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/identity"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	bolt "go.etcd.io/bbolt"
 	"golang.org/x/sys/unix"
+
+	"github.com/faasnet/faasnet/snapshotter/snapshottertest"
 )
 
 // world is a snapshotter under containerd's metadata, and what a pull needs.

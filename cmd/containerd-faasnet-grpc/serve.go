@@ -68,7 +68,7 @@ func serve(ctx context.Context, address, root string, cfg *config.Config) (err e
 		if f.address == "" {
 			continue
 		}
-		l, err := obs.Listen(f.address)
+		l, err := obs.Listen(ctx, f.address)
 		if err != nil {
 			return err
 		}

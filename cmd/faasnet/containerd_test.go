@@ -30,8 +30,7 @@ import (
 // snapshotter "faasnet" at a socket, and returns its own socket.
 func startContainerd(t *testing.T, snapshotter string) string {
 	t.Helper()
-	// Not t.TempDir: a socket's path must be short.
-	dir, err := os.MkdirTemp("", "c")
+	dir, err := os.MkdirTemp("", "c") //nolint:usetesting // a socket's path must be short
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ func TestConvertInRegistry(t *testing.T) {
 	}
 	var last registrytest.Request
 	for _, r := range reg.Requests() {
-		if r.Method == "PUT" {
+		if r.Method == http.MethodPut {
 			last = r
 		}
 	}
@@ -45,10 +45,10 @@ func TestConvertInRegistry(t *testing.T) {
 		}
 		for _, r := range reg.Requests() {
 			for _, l := range s.Layers {
-				if r.Method == "GET" && strings.HasSuffix(r.Path, l.Source.String()) {
+				if r.Method == http.MethodGet && strings.HasSuffix(r.Path, l.Source.String()) {
 					t.Errorf("source layer was read: %s", r.Path)
 				}
-				if r.Method == "GET" && strings.HasSuffix(r.Path, l.Target.String()) && r.Header.Get("Range") == "" {
+				if r.Method == http.MethodGet && strings.HasSuffix(r.Path, l.Target.String()) && r.Header.Get("Range") == "" {
 					t.Errorf("all of a converted layer was read: %s", r.Path)
 				}
 			}
@@ -62,7 +62,7 @@ func TestConvertInRegistry(t *testing.T) {
 		}
 		mounts := 0
 		for _, r := range reg.Requests() {
-			if r.Method == "POST" && strings.Contains(r.Query, "from=dst/app") && r.Status == 201 {
+			if r.Method == http.MethodPost && strings.Contains(r.Query, "from=dst/app") && r.Status == 201 {
 				mounts++
 			}
 		}
@@ -85,7 +85,7 @@ func TestCF14_OnePlatformFromRegistry(t *testing.T) {
 	for _, d := range []ocispec.Descriptor{amd64, s390x} {
 		layer := imagetest.Read[ocispec.Manifest](t, cs, d).Layers[0].Digest
 		for _, r := range reg.Requests() {
-			if r.Method == "GET" && strings.HasSuffix(r.Path, layer.String()) {
+			if r.Method == http.MethodGet && strings.HasSuffix(r.Path, layer.String()) {
 				t.Errorf("layer of %s was read", platforms.Format(*d.Platform))
 			}
 		}
@@ -137,7 +137,7 @@ func TestCF03_NothingPushed(t *testing.T) {
 		t.Errorf("error is %q, want one that names entry and target", stderr)
 	}
 	for _, r := range reg.Requests() {
-		if r.Method != "GET" && r.Method != "HEAD" {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			t.Errorf("registry was asked to %s %s", r.Method, r.Path)
 		}
 	}

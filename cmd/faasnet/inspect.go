@@ -100,7 +100,7 @@ func (s *session) view(ctx context.Context, n endpoint.Name, platform string) (*
 	if err != nil {
 		return nil, err
 	}
-	want := platforms.MatchComparer(platforms.DefaultStrict())
+	want := platforms.DefaultStrict()
 	if platform != "" {
 		p, err := platforms.Parse(platform)
 		if err != nil {
@@ -134,7 +134,7 @@ type fileView struct {
 // openFile opens a file that is a converted layer. It says whether it is one.
 func openFile(path string) (*fileView, bool, error) {
 	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
-		return nil, false, nil
+		return nil, false, nil //nolint:nilerr // it is something else, whose opening fails better
 	}
 	f, err := endpoint.OpenFile(path)
 	if err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -40,7 +41,7 @@ func TestInspectReadsRanges(t *testing.T) {
 	faasnet(t, exitError, "inspect", "cat", ref, "etc/none")
 	faasnet(t, exitError, "inspect", "cat", ref, "etc")
 	for _, r := range reg.Requests() {
-		if strings.Contains(r.Path, "/blobs/") && r.Header.Get("Range") == "" && r.Method == "GET" {
+		if strings.Contains(r.Path, "/blobs/") && r.Header.Get("Range") == "" && r.Method == http.MethodGet {
 			for _, l := range v.Layers {
 				if strings.HasSuffix(r.Path, l.Digest.String()) {
 					t.Errorf("all of a layer was read: %s", r.Path)

@@ -44,7 +44,7 @@ func runPull(c *cli.Context) error {
 	if ns[0].Kind != endpoint.Registry {
 		return usagef("pull: %v is not an image reference", ns[0])
 	}
-	want := platforms.MatchComparer(platforms.Default())
+	want := platforms.Default()
 	if v := c.String("platform"); v != "" {
 		p, err := platforms.Parse(v)
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path"
+	"strconv"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -76,7 +77,7 @@ func list(w io.Writer, tree *index.Tree, f index.File, shown string, recursive b
 }
 
 func printFile(w io.Writer, f index.File, name string) error {
-	what := fmt.Sprint(f.Size)
+	what := strconv.FormatInt(f.Size, 10)
 	switch f.Mode & unix.S_IFMT {
 	case unix.S_IFCHR, unix.S_IFBLK:
 		what = fmt.Sprintf("%d, %d", f.Rdev>>8&0xfff, f.Rdev&0xff|f.Rdev>>12&0xfff00)

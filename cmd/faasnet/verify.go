@@ -56,7 +56,7 @@ func runVerify(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	want := platforms.MatchComparer(platforms.All)
+	want := platforms.All
 	if c.IsSet("platform") {
 		if want, err = platform(c); err != nil {
 			return err

@@ -24,7 +24,7 @@ import (
 func (p *Places) openArchive(ctx context.Context, n Name) (*Image, error) {
 	f, err := os.Open(n.Path)
 	if os.IsNotExist(err) {
-		return nil, fmt.Errorf("%v: %w", err, errdefs.ErrNotFound)
+		return nil, fmt.Errorf("%w: %w", err, errdefs.ErrNotFound)
 	}
 	if err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func (p *Places) openArchive(ctx context.Context, n Name) (*Image, error) {
 }
 
 type cancelable struct {
-	ctx context.Context
+	ctx context.Context //nolint:containedctx // of the call that reads
 	r   io.Reader
 }
 
@@ -148,7 +148,7 @@ func (p cancelableProvider) ReaderAt(ctx context.Context, desc ocispec.Descripto
 }
 
 type cancelableReaderAt struct {
-	ctx context.Context
+	ctx context.Context //nolint:containedctx // of the call that reads
 	content.ReaderAt
 }
 

@@ -36,7 +36,7 @@ func (p *Places) putContainerd(ctx context.Context, n Name, target ocispec.Descr
 	if err != nil {
 		return fmt.Errorf("lease: %w", err)
 	}
-	defer done(context.WithoutCancel(ctx))
+	defer func() { _ = done(context.WithoutCancel(ctx)) }() // else it expires
 	cs := client.ContentStore()
 	if err := copyTree(ctx, from, target, func(desc ocispec.Descriptor, r io.Reader) error {
 		return ingest(ctx, cs, from, desc, r)
@@ -57,7 +57,7 @@ func (p *Places) Rewrite(ctx context.Context, src, dst Name, convert func(contex
 	if err != nil {
 		return nil, fmt.Errorf("%v: lease: %w", dst, err)
 	}
-	defer done(context.WithoutCancel(ctx))
+	defer func() { _ = done(context.WithoutCancel(ctx)) }() // else it expires
 	img, err := client.ImageService().Get(ctx, src.Ref)
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", src, err)
@@ -82,7 +82,7 @@ func ingest(ctx context.Context, cs content.Store, from content.InfoReaderProvid
 	}
 	ref := "faasnet-put-" + desc.Digest.String()
 	if err := content.WriteBlob(ctx, cs, ref, r, desc, content.WithLabels(info.Labels)); err != nil {
-		cs.Abort(context.WithoutCancel(ctx), ref)
+		_ = cs.Abort(context.WithoutCancel(ctx), ref)
 		return err
 	}
 	children := images.SetChildrenMappedLabels(cs, images.ChildrenHandler(cs), nil)

@@ -2,6 +2,7 @@ package endpoint
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -54,7 +55,7 @@ func copyBlob(ctx context.Context, from content.Provider, desc ocispec.Descripto
 // verified is a blob that ends with an error instead of io.EOF when it is not
 // the one that desc names.
 type verified struct {
-	ctx  context.Context
+	ctx  context.Context //nolint:containedctx // of the call that reads
 	r    io.Reader
 	desc ocispec.Descriptor
 	sum  digest.Verifier
@@ -68,7 +69,7 @@ func (v *verified) Read(p []byte) (int, error) {
 	n, err := v.r.Read(p)
 	v.sum.Write(p[:n])
 	v.n += int64(n)
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		switch {
 		case v.n != v.desc.Size:
 			err = fmt.Errorf("got %d of %d bytes: %w", v.n, v.desc.Size, io.ErrUnexpectedEOF)

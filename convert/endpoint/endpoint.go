@@ -100,7 +100,7 @@ func CheckTarget(n Name) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("%v: %v: %w", n, err, errdefs.ErrInvalidArgument)
+		return fmt.Errorf("%v: %w: %w", n, err, errdefs.ErrInvalidArgument)
 	}
 	return nil
 }

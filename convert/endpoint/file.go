@@ -2,6 +2,7 @@ package endpoint
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -66,7 +67,7 @@ func readRange(r io.ReaderAt, ref block.Ref, dst []byte) ([]byte, error) {
 	n := len(dst)
 	out := slices.Grow(dst, ref.Size)[:n+ref.Size]
 	if got, err := r.ReadAt(out[n:], ref.Offset); got != ref.Size {
-		if err == nil || err == io.EOF {
+		if err == nil || errors.Is(err, io.EOF) {
 			err = fmt.Errorf("got %d of %d bytes: %w", got, ref.Size, errdefs.ErrDataLoss)
 		}
 		return dst, fmt.Errorf("%v: %w", ref, err)

@@ -58,14 +58,14 @@ func (d layoutDir) json(name string, v any) error {
 		return err
 	}
 	if err := json.Unmarshal(b, v); err != nil {
-		return fmt.Errorf("%s: %v: %w", name, err, errdefs.ErrInvalidArgument)
+		return fmt.Errorf("%s: %w: %w", name, err, errdefs.ErrInvalidArgument)
 	}
 	return nil
 }
 
 func (d layoutDir) blob(dgst digest.Digest) (string, error) {
 	if err := dgst.Validate(); err != nil {
-		return "", fmt.Errorf("digest %q: %v: %w", dgst, err, errdefs.ErrInvalidArgument)
+		return "", fmt.Errorf("digest %q: %w: %w", dgst, err, errdefs.ErrInvalidArgument)
 	}
 	return filepath.Join(string(d), ocispec.ImageBlobsDir, dgst.Algorithm().String(), dgst.Encoded()), nil
 }

@@ -87,7 +87,7 @@ func isLayout(dir string) bool { return exists(filepath.Join(dir, ocispec.ImageL
 func parseReference(s string) (Name, error) {
 	ref, err := reference.ParseDockerRef(s)
 	if err != nil {
-		return Name{}, fmt.Errorf("image reference %q: %v: %w", s, err, errdefs.ErrInvalidArgument)
+		return Name{}, fmt.Errorf("image reference %q: %w: %w", s, err, errdefs.ErrInvalidArgument)
 	}
 	return Name{Kind: Registry, Ref: ref.String()}, nil
 }

@@ -87,7 +87,7 @@ func readIndex(ctx context.Context, p content.Provider, desc ocispec.Descriptor)
 		return idx, fmt.Errorf("index %s: %w", desc.Digest, errdefs.ErrDataLoss)
 	}
 	if err := json.Unmarshal(b, &idx); err != nil {
-		return idx, fmt.Errorf("index %s: %v: %w", desc.Digest, err, errdefs.ErrInvalidArgument)
+		return idx, fmt.Errorf("index %s: %w: %w", desc.Digest, err, errdefs.ErrInvalidArgument)
 	}
 	return idx, nil
 }

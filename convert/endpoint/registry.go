@@ -71,13 +71,13 @@ func (r *remote) ReaderAt(ctx context.Context, desc ocispec.Descriptor) (content
 	if ok {
 		return kept{b}, nil
 	}
-	defer s.Close()
+	defer func() { _ = s.Close() }()
 	b, err := io.ReadAll(io.NewSectionReader(s, 0, desc.Size))
 	if err != nil {
 		return nil, fmt.Errorf("blob %s: %w", desc.Digest, err)
 	}
 	if err := desc.Digest.Validate(); err != nil {
-		return nil, fmt.Errorf("blob %q: %v: %w", desc.Digest, err, errdefs.ErrInvalidArgument)
+		return nil, fmt.Errorf("blob %q: %w: %w", desc.Digest, err, errdefs.ErrInvalidArgument)
 	}
 	if got := desc.Digest.Algorithm().FromBytes(b); got != desc.Digest {
 		return nil, fmt.Errorf("blob %s: got %d bytes with digest %s: %w", desc.Digest, len(b), got, errdefs.ErrDataLoss)
@@ -101,7 +101,7 @@ func (k kept) Close() error                            { return nil }
 func (p *Places) putRegistry(ctx context.Context, n Name, target ocispec.Descriptor, from content.InfoReaderProvider) error {
 	ref, err := reference.Parse(n.Ref)
 	if err != nil {
-		return fmt.Errorf("%v: %w", err, errdefs.ErrInvalidArgument)
+		return fmt.Errorf("%w: %w", err, errdefs.ErrInvalidArgument)
 	}
 	// With the digest the pusher knows which manifest gets the tag.
 	pusher, err := p.Resolver.Pusher(ctx, ref.String()+"@"+target.Digest.String())

@@ -23,7 +23,7 @@ const (
 // stream is a blob of a registry as a content.ReaderAt: one request for all of
 // it as long as it is read front to back.
 type stream struct {
-	ctx     context.Context
+	ctx     context.Context //nolint:containedctx // of ReaderAt, whose result this is
 	fetcher remotes.Fetcher
 	desc    ocispec.Descriptor
 
@@ -52,8 +52,8 @@ func (s *stream) ReadAt(p []byte, off int64) (int, error) {
 		if err == nil {
 			continue
 		}
-		s.close()
-		if err == io.EOF { // short of desc.Size
+		_ = s.close()
+		if errors.Is(err, io.EOF) { // short of desc.Size
 			err = io.ErrUnexpectedEOF
 		}
 		if fails++; fails > maxReopen || !temporary(err) {

@@ -20,7 +20,7 @@ import (
 func Blob(r io.ReaderAt, size int64) (ocispec.Descriptor, error) {
 	frames, err := layer.ReadSeekTable(r, size)
 	if err != nil {
-		return ocispec.Descriptor{}, fmt.Errorf("not a converted layer: %v: %w", err, errdefs.ErrNotFound)
+		return ocispec.Descriptor{}, fmt.Errorf("not a converted layer: %v: %w", err, errdefs.ErrNotFound) //nolint:errorlint // it changes the class
 	}
 	sum := sha256.New()
 	if _, err := io.Copy(sum, io.NewSectionReader(r, 0, size)); err != nil {

@@ -31,7 +31,7 @@ func difference(want *index.Tree, img []byte, devices []int64) string {
 // files lists a tree by path.
 func files(t *index.Tree) []index.File {
 	var out []index.File
-	t.Walk(func(f index.File) error {
+	_ = t.Walk(func(f index.File) error {
 		out = append(out, f)
 		return nil
 	})

@@ -30,7 +30,7 @@ func readSection(ctx context.Context, blobs block.Source, ref block.Ref) ([]byte
 // readJSON reads a manifest, index or config into v and verifies it.
 func readJSON(ctx context.Context, p content.Provider, desc ocispec.Descriptor, v any) error {
 	if err := desc.Digest.Validate(); err != nil {
-		return fmt.Errorf("digest %q: %v: %w", desc.Digest, err, errdefs.ErrInvalidArgument)
+		return fmt.Errorf("digest %q: %w: %w", desc.Digest, err, errdefs.ErrInvalidArgument)
 	}
 	if desc.Size < 0 || desc.Size > maxJSON {
 		return fmt.Errorf("%s: %d bytes of JSON, at most %d: %w", desc.Digest, desc.Size, maxJSON, errdefs.ErrInvalidArgument)
@@ -43,7 +43,7 @@ func readJSON(ctx context.Context, p content.Provider, desc ocispec.Descriptor, 
 		return fmt.Errorf("%s: its bytes have digest %s: %w", desc.Digest, got, errdefs.ErrDataLoss)
 	}
 	if err := json.Unmarshal(b, v); err != nil {
-		return fmt.Errorf("%s: %v: %w", desc.Digest, err, errdefs.ErrInvalidArgument)
+		return fmt.Errorf("%s: %w: %w", desc.Digest, err, errdefs.ErrInvalidArgument)
 	}
 	return nil
 }

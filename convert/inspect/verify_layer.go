@@ -76,11 +76,11 @@ func (v *Verifier) read(ctx context.Context, where string, l Layer, ra content.R
 	if err == nil {
 		_, err = io.Copy(io.Discard, blob)
 	}
-	if good && err == nil {
-		pw.Close()
-	} else {
-		pw.CloseWithError(errBroken)
+	end := err // nil is the end of the stream
+	if !good {
+		end = errBroken
 	}
+	pw.CloseWithError(end)
 	tree := <-trees
 	if err != nil {
 		return &checked{}, v.stopped(ctx, fmt.Errorf("%s: %w", where, err))
@@ -141,6 +141,6 @@ type indexed struct {
 // readIndex makes the index of the tar stream that is written into the pipe.
 func readIndex(r *io.PipeReader) indexed {
 	t, err := index.FromTar(r)
-	io.Copy(io.Discard, r) // a writer into a pipe that nobody reads hangs
+	_, _ = io.Copy(io.Discard, r) // a writer into a pipe that nobody reads hangs
 	return indexed{t, err}
 }

@@ -48,7 +48,7 @@ func (d *Decoder) Decode(dst, frame []byte, want int) ([]byte, error) {
 	dst = slices.Grow(dst, want)
 	out, err := d.z.DecodeAll(frame, dst[:n:n+want])
 	if err != nil {
-		return dst, fmt.Errorf("zstd frame: %v: %w", err, errdefs.ErrDataLoss)
+		return dst, fmt.Errorf("zstd frame: %w: %w", err, errdefs.ErrDataLoss)
 	}
 	if len(out) != n+want {
 		return dst, fmt.Errorf("zstd frame has %d bytes, want %d: %w", len(out)-n, want, errdefs.ErrDataLoss)

@@ -36,7 +36,7 @@ func NewEncoder(level Level, blockSize int) (*Encoder, error) {
 		zstd.WithZeroFrames(true),
 	)
 	if err != nil {
-		return nil, fmt.Errorf("zstd encoder: %v: %w", err, errdefs.ErrInvalidArgument)
+		return nil, fmt.Errorf("zstd encoder: %w: %w", err, errdefs.ErrInvalidArgument)
 	}
 	return &Encoder{z}, nil
 }

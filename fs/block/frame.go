@@ -18,7 +18,7 @@ const maxInner = 128 << 10
 func checkFrame(p []byte, want int) error {
 	var h zstd.Header
 	if err := h.Decode(p); err != nil {
-		return fmt.Errorf("zstd frame: %v: %w", err, errdefs.ErrDataLoss)
+		return fmt.Errorf("zstd frame: %w: %w", err, errdefs.ErrDataLoss)
 	}
 	switch {
 	case h.Skippable:

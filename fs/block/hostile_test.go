@@ -33,6 +33,7 @@ func hostile(t testing.TB) map[string]struct {
 	frame []byte
 	want  int
 } {
+	t.Helper()
 	good := newEncoder(t, block.LevelDefault, block.DefaultSize).Encode(nil, blocktest.Text(1, 5000))
 	with := func(at int, b byte) []byte {
 		p := bytes.Clone(good)

@@ -45,7 +45,7 @@ func (c *counting) ReadAt(p []byte, off int64) (int, error) {
 
 func TestCF09_Above4GiB(t *testing.T) {
 	const size = 4<<30 + 3*512<<10 + 7
-	head := new(indextest.Tar).Add(hdr{Name: "big", Size: size, Type: 'x' - 'x' + '0'}).Bytes()[:512]
+	head := new(indextest.Tar).Add(hdr{Name: "big", Size: size, Type: tar.TypeReg}).Bytes()[:512]
 	body := &counting{end: size}
 	pad := (512 - size%512) % 512
 	tail := layer(file("second", "after 4 GiB"))

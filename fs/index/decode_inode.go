@@ -1,6 +1,7 @@
 package index
 
 import (
+	"bytes"
 	"encoding/binary"
 	"strings"
 
@@ -73,7 +74,7 @@ func (d *decoder) contents(n *decoded, c contents) (err error) {
 		return err
 	case kind == unix.S_IFLNK && c.size > 0 && c.size <= maxSymlink:
 		b, err := d.bytes(c)
-		if err == nil && strings.IndexByte(string(b), 0) >= 0 {
+		if err == nil && bytes.IndexByte(b, 0) >= 0 {
 			err = corrupt("inode %d: NUL in a link target", n.nid)
 		}
 		n.Target, n.Size = string(b), c.size

@@ -43,11 +43,11 @@ func (m *merger) below(i int, p string) (Attr, bool, error) {
 		t := m.layers[j]
 		at, err := t.rootPath(p)
 		if err != nil {
-			return Attr{}, false, nil
+			return Attr{}, false, nil //nolint:nilerr // see imply
 		}
 		n, err := t.lstat(at)
 		if err != nil {
-			return Attr{}, false, nil
+			return Attr{}, false, nil //nolint:nilerr // see imply
 		}
 		if n != nil {
 			return m.attr(n), true, nil

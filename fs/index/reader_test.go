@@ -71,7 +71,7 @@ func checkGoErofs(fsys fs.FS, f index.File, layers [][]byte) error {
 	} else if fi.Size() != f.Size || uint32(st.Nlink) != f.Nlink {
 		return fmt.Errorf("%q: size %d, nlink %d: %+v", f.Path, fi.Size(), st.Nlink, f.Attr)
 	}
-	rdev := f.Rdev == 0 || uint32(st.Rdev) == f.Rdev
+	rdev := f.Rdev == 0 || st.Rdev == f.Rdev
 	if st.UID != f.UID || st.GID != f.GID || st.Mtime != uint64(f.Sec) || st.MtimeNs != f.Nsec || !rdev || unixMode(st.Mode) != f.Mode ||
 		len(xattrs) != len(st.Xattrs) || len(xattrs) > 0 && !reflect.DeepEqual(st.Xattrs, xattrs) {
 		return fmt.Errorf("%q: go-erofs %v %+v, tree %+v", f.Path, fi.Mode(), st, f.Attr)

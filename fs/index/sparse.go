@@ -102,12 +102,12 @@ func sparseSegments(hdr *tar.Header, in *tap) ([]Range, bool, error) {
 
 // sparseMap returns the numbers of a version 1.0 map: it stands in front of
 // the data, a count and then offsets and lengths, one a line.
-func (in *tap) sparseMap() ([]string, error) {
-	hdr, err := in.header()
+func (t *tap) sparseMap() ([]string, error) {
+	hdr, err := t.header()
 	if err != nil {
 		return nil, err
 	}
-	lines := bufio.NewScanner(bytes.NewReader(in.kept[hdr+BlockSize:]))
+	lines := bufio.NewScanner(bytes.NewReader(t.kept[hdr+BlockSize:]))
 	if !lines.Scan() {
 		return nil, fmt.Errorf("sparse map: %w", io.ErrUnexpectedEOF)
 	}
@@ -127,14 +127,14 @@ func (in *tap) sparseMap() ([]string, error) {
 
 // dataSize is the number of bytes of the entry's data after its map, from the
 // size field: hdr.Size says the size of the file.
-func (in *tap) dataSize(hdr *tar.Header) (int64, error) {
-	at, err := in.header()
+func (t *tap) dataSize(hdr *tar.Header) (int64, error) {
+	at, err := t.header()
 	if err != nil {
 		return 0, err
 	}
-	size, err := parseNumber(in.kept[at+124 : at+136])
+	size, err := parseNumber(t.kept[at+124 : at+136])
 	if s := hdr.PAXRecords["size"]; s != "" {
 		size, err = strconv.ParseInt(s, 10, 64)
 	}
-	return size - int64(len(in.kept)-at-BlockSize), err
+	return size - int64(len(t.kept)-at-BlockSize), err
 }

@@ -92,7 +92,7 @@ func (u *unpacker) entry(hdr *tar.Header, data []Range) error {
 	if done, err := u.whiteout(hdr, parent, base); done || err != nil {
 		return err
 	}
-	if old, ok := parent.names[base]; ok && !(old.IsDir() && hdr.Typeflag == tar.TypeDir) {
+	if old, ok := parent.names[base]; ok && (!old.IsDir() || hdr.Typeflag != tar.TypeDir) {
 		delete(parent.names, base)
 	}
 	if hdr.Typeflag == tar.TypeXGlobalHeader {

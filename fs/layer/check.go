@@ -84,7 +84,7 @@ func Find(r io.ReaderAt, size int64, blob digest.Digest) (Info, error) {
 // has no annotation that says it is. Errors of reading stay what they are.
 func notOurs(err error) error {
 	if errdefs.IsInvalidArgument(err) {
-		return fmt.Errorf("%v: %w", err, errdefs.ErrNotFound)
+		return fmt.Errorf("%v: %w", err, errdefs.ErrNotFound) //nolint:errorlint // it changes the class
 	}
 	return err
 }

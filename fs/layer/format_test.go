@@ -82,13 +82,13 @@ func undump(t *testing.T, dump string) []byte {
 func TestWorkedExample(t *testing.T) {
 	data, index := example(t)
 	metaBody := func(m made) []byte {
-		b, err := appendMeta(nil, &Meta{Table: m.table, Index: m.sections.Index})
+		b, err := encodeMeta(&Meta{Table: m.table, Index: m.sections.Index})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return b
 	}
-	imageBody, err := appendImage(nil, index.sections.Image)
+	imageBody, err := encodeImage(index.sections.Image)
 	if err != nil {
 		t.Fatal(err)
 	}

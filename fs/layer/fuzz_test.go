@@ -36,7 +36,7 @@ func FuzzParseMeta(f *testing.F) {
 			refused(t, err)
 			return
 		}
-		if again, err := appendMeta(nil, m); err != nil || !bytes.Equal(again, p) {
+		if again, err := encodeMeta(m); err != nil || !bytes.Equal(again, p) {
 			t.Errorf("body %x is written as %x (%v)", p, again, err)
 		}
 	})
@@ -64,7 +64,7 @@ func FuzzParseImage(f *testing.F) {
 			refused(t, err)
 			return
 		}
-		if again, err := appendImage(nil, m); err != nil || !bytes.Equal(again, p) {
+		if again, err := encodeImage(m); err != nil || !bytes.Equal(again, p) {
 			t.Errorf("body %x is written as %x (%v)", p, again, err)
 		}
 	})

@@ -2,7 +2,6 @@ package layer
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"os/exec"
 	"runtime"
 	"testing"
@@ -99,8 +98,6 @@ func pipe(t testing.TB, in []byte, name string, args ...string) []byte {
 	}
 	return out
 }
-
-func sumOf(p []byte) block.Sum { return sha256.Sum256(p) }
 
 // allocated returns the bytes that f allocates, live or not.
 func allocated(f func()) uint64 {

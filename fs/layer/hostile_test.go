@@ -205,11 +205,11 @@ func TestLongerHeaderIsReadable(t *testing.T) {
 func goodBodies(t testing.TB) (meta, image []byte) {
 	t.Helper()
 	img := writeImage(t)
-	meta, err := appendMeta(nil, &Meta{Table: img.sections.Image.Layers[2].Table, Index: blocktest.Text(1, 700)})
+	meta, err := encodeMeta(&Meta{Table: img.sections.Image.Layers[2].Table, Index: blocktest.Text(1, 700)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	image, err = appendImage(nil, img.sections.Image)
+	image, err = encodeImage(img.sections.Image)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,14 +34,14 @@ func (l ImageLayer) check() error {
 	return nil
 }
 
-// appendImage appends the body of an image section: number of layers, layers,
+// encodeImage returns the body of an image section: number of layers, layers,
 // index.
-func appendImage(b []byte, m *Image) ([]byte, error) {
+func encodeImage(m *Image) ([]byte, error) {
 	if len(m.Layers) > MaxLayers {
 		return nil, fmt.Errorf("%v: %d layers, at most %d: %w", kindImage, len(m.Layers), MaxLayers, errdefs.ErrInvalidArgument)
 	}
 	le := binary.LittleEndian
-	b = le.AppendUint32(b, uint32(len(m.Layers)))
+	b := le.AppendUint32(nil, uint32(len(m.Layers)))
 	for i, l := range m.Layers {
 		err := l.check()
 		if err == nil {

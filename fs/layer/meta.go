@@ -2,9 +2,9 @@ package layer
 
 import "fmt"
 
-// appendMeta appends the body of a metadata section: block table, index.
-func appendMeta(b []byte, m *Meta) ([]byte, error) {
-	b, err := appendTable(b, m.Table)
+// encodeMeta returns the body of a metadata section: block table, index.
+func encodeMeta(m *Meta) ([]byte, error) {
+	b, err := appendTable(nil, m.Table)
 	if err != nil {
 		return nil, err
 	}

@@ -86,7 +86,7 @@ func (w *Writer) Close(s Sections) (Info, error) {
 			return Info{}, err
 		}
 	}
-	body, err := appendMeta(nil, &Meta{Table: table, Index: s.Index})
+	body, err := encodeMeta(&Meta{Table: table, Index: s.Index})
 	if err != nil {
 		return Info{}, err
 	}
@@ -95,7 +95,7 @@ func (w *Writer) Close(s Sections) (Info, error) {
 		return Info{}, err
 	}
 	if s.Image != nil {
-		if body, err = appendImage(nil, s.Image); err != nil {
+		if body, err = encodeImage(s.Image); err != nil {
 			return Info{}, err
 		}
 		ref, err := w.section(kindImage, body)

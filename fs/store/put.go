@@ -101,9 +101,9 @@ func (s *Store) write(e *entry, p []byte) error {
 	return nil
 }
 
-// serves reports whether e need not be written since old is there.
-func (old *entry) serves(e *entry) bool {
-	return old != nil && old.verified && (old.section || !e.section)
+// serves reports whether want need not be written since e is there.
+func (e *entry) serves(want *entry) bool {
+	return e != nil && e.verified && (e.section || !want.section)
 }
 
 // victims takes the blocks used least recently out of the index until at most

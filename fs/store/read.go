@@ -141,7 +141,7 @@ func readFile(path string, size int, dst []byte) ([]byte, error) {
 func retry(f func() (int, error)) (int, error) {
 	for {
 		n, err := f()
-		if err != unix.EINTR {
+		if !errors.Is(err, unix.EINTR) {
 			return n, err
 		}
 	}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"testing"
@@ -30,44 +31,37 @@ func sealed(t *testing.T, root, seed string, blocks int) (path string, data [][]
 
 // RR-06: a seal counts for the very file that was synced, as it was then.
 func TestRR06_FalseSealsAreNotTrusted(t *testing.T) {
-	run := func(t *testing.T, name string, args ...string) {
-		t.Helper()
-		if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v: %s", name, err, out)
+	shell := func(script string) func(string) error {
+		return func(path string) error {
+			out, err := exec.Command("sh", "-ec", script, "sh", path, path+sealSuffix).CombinedOutput()
+			if err != nil {
+				err = fmt.Errorf("%s: %w: %s", script, err, out)
+			}
+			return err
 		}
 	}
-	for name, damage := range map[string]func(t *testing.T, path string){
-		"marker cut": func(t *testing.T, path string) {
-			if err := os.Truncate(path+sealSuffix, 50); err != nil {
-				t.Fatal(err)
-			}
-		},
-		"marker flipped": func(t *testing.T, path string) {
+	for name, damage := range map[string]func(path string) error{
+		"marker cut": shell(`truncate -s50 "$2"`),
+		"marker flipped": func(path string) error {
 			p, err := os.ReadFile(path + sealSuffix)
 			if err != nil {
-				t.Fatal(err)
+				return err
 			}
 			p[len(p)/2] ^= 1
-			if err := os.WriteFile(path+sealSuffix, p, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			return os.WriteFile(path+sealSuffix, p, 0o600)
 		},
-		"marker gone": func(t *testing.T, path string) { run(t, "rm", path+sealSuffix) },
-		"data gone":   func(t *testing.T, path string) { run(t, "rm", path) },
-		"data short":  func(t *testing.T, path string) { run(t, "truncate", "-s-1", path) },
-		"data punched": func(t *testing.T, path string) {
-			run(t, "fallocate", "-p", "-o0", "-l4096", path)
-			run(t, "touch", "-d@1000", path)
-		},
-		"older copy restored": func(t *testing.T, path string) {
-			run(t, "cp", "-a", path, path+"x")
-			run(t, "mv", path+"x", path)
-		},
+		"marker gone":         shell(`rm "$2"`),
+		"data gone":           shell(`rm "$1"`),
+		"data short":          shell(`truncate -s-1 "$1"`),
+		"data punched":        shell(`fallocate -p -o0 -l4096 "$1"; touch -d@1000 "$1"`),
+		"older copy restored": shell(`cp -a "$1" "$1x"; mv "$1x" "$1"`),
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
 			path, data := sealed(t, root, "a", 3)
-			damage(t, path)
+			if err := damage(path); err != nil {
+				t.Fatal(err)
+			}
 			s := open(t, root, Options{})
 			if u := s.Usage(); u.Flats != 0 {
 				t.Errorf("usage %+v: the file is trusted", u)

@@ -47,7 +47,7 @@ func TestDefaultIsValidAndReadsBack(t *testing.T) {
 
 func TestParseRefuses(t *testing.T) {
 	for text, want := range map[string]string{
-		"backgroud_fetch = true":                 `line 1: unknown key "backgroud_fetch"`,
+		"backgroun_fetch = true":                 `line 1: unknown key "backgroun_fetch"`,
 		"[store]\nmax_byte = \"1GiB\"":           `line 2: unknown key "store.max_byte"`,
 		"[store]\nmax_bytes = \"lots\"":          `size "lots"`,
 		"[store]\nmax_bytes = \"9999999999TiB\"": `size "9999999999TiB"`,

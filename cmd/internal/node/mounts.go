@@ -82,7 +82,7 @@ func (n *Node) Mount(ctx context.Context, user string, labels []map[string]strin
 		n.mu.Unlock()
 		return s.tree.Dir(), nil
 	}
-	f, err := n.join(r)
+	f, err := n.join(r) //nolint:contextcheck // a flight outlives its callers
 	n.mu.Unlock()
 	if err != nil {
 		return "", err
@@ -91,7 +91,7 @@ func (n *Node) Mount(ctx context.Context, user string, labels []map[string]strin
 	case <-f.done:
 		return n.land(f, r, user)
 	case <-ctx.Done():
-		n.leave(f, r)
+		n.leave(f)
 		return "", fmt.Errorf("metadata of the image is not here yet: %w: %w", context.Cause(ctx), errdefs.ErrUnavailable)
 	}
 }
@@ -191,7 +191,7 @@ func (n *Node) land(f *flight, r run, user string) (string, error) {
 }
 
 // leave gives up the place in a flight.
-func (n *Node) leave(f *flight, r run) {
+func (n *Node) leave(f *flight) {
 	n.mu.Lock()
 	f.waiters--
 	var last *shared

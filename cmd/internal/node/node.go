@@ -50,7 +50,7 @@ type Node struct {
 	mountTimeout time.Duration
 	prefetches   chan struct{} // a token for each under way
 
-	ctx    context.Context // ends with Close; of work that outlives its caller
+	ctx    context.Context //nolint:containedctx // ends with Close; of work that outlives its caller
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 

@@ -30,7 +30,7 @@ func (n *Node) section(ctx context.Context, ref block.Ref) ([]byte, error) {
 		if !errors.Is(err, context.DeadlineExceeded) {
 			return nil, err
 		}
-		read = fetch.WithPriority(ctx, fetch.Relay)
+		read = fetch.WithPriority(ctx, fetch.Relay) //nolint:fatcontext // always of the same ctx
 	}
 }
 

@@ -37,7 +37,7 @@ func get(t *testing.T, socket, path string) (int, string) {
 
 func serve(t *testing.T, socket string, h http.Handler) {
 	t.Helper()
-	l, err := Listen("unix://" + socket)
+	l, err := Listen(t.Context(), "unix://"+socket)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestProfiles(t *testing.T) {
 
 func TestListen(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "dir", "x.sock")
-	first, err := Listen(path)
+	first, err := Listen(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,13 +98,13 @@ func TestListen(t *testing.T) {
 	if fi, err := os.Stat(path); err != nil || fi.Mode().Perm() != 0o600 {
 		t.Errorf("socket: %v, %v", fi, err)
 	}
-	if l, err := Listen(path); err == nil {
+	if l, err := Listen(t.Context(), path); err == nil {
 		l.Close()
 		t.Error("took the socket of a living process")
 	}
 	first.(*net.UnixListener).SetUnlinkOnClose(false) // as a kill leaves it
 	first.Close()
-	second, err := Listen("unix://" + path)
+	second, err := Listen(t.Context(), "unix://"+path)
 	if err != nil {
 		t.Fatalf("stale socket: %v", err)
 	}
@@ -113,11 +113,11 @@ func TestListen(t *testing.T) {
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if l, err := Listen(path); err == nil {
+	if l, err := Listen(t.Context(), path); err == nil {
 		l.Close()
 		t.Error("replaced a regular file")
 	}
-	tcp, err := Listen("127.0.0.1:0")
+	tcp, err := Listen(t.Context(), "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

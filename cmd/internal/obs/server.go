@@ -53,18 +53,19 @@ func Profiles() http.Handler {
 // Listen listens on a TCP address, or on a Unix socket when address is a path or
 // begins with unix://. A socket file that a dead process left is replaced; its
 // directory is made, for root only.
-func Listen(address string) (net.Listener, error) {
+func Listen(ctx context.Context, address string) (net.Listener, error) {
+	var lc net.ListenConfig
 	path, unix := strings.CutPrefix(address, "unix://")
 	if !unix && !filepath.IsAbs(path) {
-		return net.Listen("tcp", address)
+		return lc.Listen(ctx, "tcp", address)
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
 	}
-	if err := removeStale(path); err != nil {
+	if err := removeStale(ctx, path); err != nil {
 		return nil, err
 	}
-	l, err := net.Listen("unix", path)
+	l, err := lc.Listen(ctx, "unix", path)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +77,7 @@ func Listen(address string) (net.Listener, error) {
 
 // removeStale removes a socket that nobody listens on. It refuses to take one
 // away from a process that lives.
-func removeStale(path string) error {
+func removeStale(ctx context.Context, path string) error {
 	fi, err := os.Lstat(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -87,7 +88,8 @@ func removeStale(path string) error {
 	if fi.Mode().Type() != os.ModeSocket {
 		return fmt.Errorf("%s is in the way and is no socket", path)
 	}
-	if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
+	d := net.Dialer{Timeout: time.Second}
+	if c, err := d.DialContext(ctx, "unix", path); err == nil {
 		c.Close()
 		return fmt.Errorf("%s: another process listens", path)
 	}

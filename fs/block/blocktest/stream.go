@@ -2,6 +2,7 @@ package blocktest
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -69,7 +70,7 @@ func (b *breaker) StreamBlock(ctx context.Context, ref block.Ref, dst []byte, ar
 			cancel(b.err)
 		}
 	})
-	if context.Cause(ctx) == b.err {
+	if errors.Is(context.Cause(ctx), b.err) {
 		return dst, b.err
 	}
 	return p, err
