@@ -73,6 +73,9 @@ func TestRA01_RangeIgnored(t *testing.T) {
 		reg.Every(registrytest.Of(registrytest.Blobs), registrytest.Fault{IgnoreRange: true})
 		l := addLayer(t, reg, "a/b", 4<<20)
 		s := blobs(t, newClient(t, fast), reg.Host()+"/a/b")
+		if _, err := s.ReadBlock(t.Context(), l.ref(0, block), nil); !errdefs.IsDataLoss(err) {
+			t.Errorf("bad bytes: %v", err)
+		}
 		l.read(t.Context(), t, s, 0, block)
 		if n := reg.Count(registrytest.Blobs); n != 2 {
 			t.Errorf("%d requests, want 2", n)
