@@ -2,10 +2,12 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -53,6 +55,30 @@ func (r *report[R, S]) add(row R, summary func([]R) []S) error {
 		return err
 	}
 	return os.Rename(temp.Name(), r.file)
+}
+
+// resume takes over the rows that an earlier run wrote to the file, of the same
+// program on the same machine.
+func (r *report[R, S]) resume() error {
+	if r.file == "" {
+		return errors.New("--resume needs --json")
+	}
+	p, err := os.ReadFile(r.file)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var old report[R, S]
+	if err := json.Unmarshal(p, &old); err != nil {
+		return fmt.Errorf("%s: %w", r.file, err)
+	}
+	if !reflect.DeepEqual(old.Machine, r.Machine) {
+		return fmt.Errorf("%s: results of another machine or program: %+v, this one is %+v", r.file, old.Machine, r.Machine)
+	}
+	r.Rows = old.Rows
+	return nil
 }
 
 // machine says where figures come from.

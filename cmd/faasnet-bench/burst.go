@@ -1,0 +1,207 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/faasnet/faasnet/script/lab"
+)
+
+func burstCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "burst",
+		Usage: "start a function on many empty VMs at the same moment",
+		Description: `Registry, coordinator and VMs are network namespaces on a bridge; the links of VMs carry --rate
+both ways, that of the registry --registry-rate. A repetition has new VMs with empty stores and
+a new coordinator; daemons are up and caches are dropped before the burst begins. Repetitions
+are outermost, systems innermost. READY counts from the moment at which all begin to pull.
+
+--kill WHO:HOW@WHEN takes a VM down in the middle of the burst: the root, an inner one (it has
+downstream VMs, and reads from another VM) or a leaf of the tree is dealt kill (SIGKILL to all of
+its processes), stop (SIGSTOP) or link-down, WHEN after the burst began. Figures are then those
+of the others. --kill none is a burst without a fault.`,
+		Flags: []cli.Flag{
+			&cli.IntSliceFlag{Name: "vms", Value: cli.NewIntSlice(4), Usage: "`NUMBER` of VMs; several are bursts of their own"},
+			&cli.StringFlag{Name: "rate", Value: "200mbit", Usage: "`RATE` of the link of each VM, as tc says it"},
+			&cli.StringFlag{Name: "registry-rate", Usage: "`RATE` of the link of the registry (default: that of the VMs)"},
+			&cli.StringFlag{Name: "image", Value: "c", Usage: "test `IMAGE`, or a reference"},
+			&cli.StringSliceFlag{Name: "systems", Value: cli.NewStringSlice(withTree, withoutTree), Usage: "`SYSTEMS` to compare"},
+			&cli.StringFlag{Name: "tree", Value: "on", Usage: "off: leave out the system that has a tree"},
+			&cli.IntSliceFlag{Name: "stripes", Value: cli.NewIntSlice(2), Usage: "`NUMBER` of trees that share the blocks, 1 or 2; both are bursts of their own"},
+			&cli.StringFlag{Name: "form", Usage: "`FORM` of trees with one stripe: complete or rotate (default: complete)"},
+			&cli.BoolFlag{Name: "full", Usage: "read every file of the image instead of running its function; READY is when all was read"},
+			&cli.StringSliceFlag{Name: "kill", Usage: "`FAULT` in the middle of the burst; several are bursts of their own"},
+			&cli.StringFlag{Name: "background", Value: "off", Usage: "on: let our daemon fetch what nobody reads, too"},
+			&cli.IntFlag{Name: "reps", Value: 3, Usage: "`NUMBER` of repetitions"},
+			&cli.DurationFlag{Name: "timeout", Value: 10 * time.Minute, Usage: "longest `TIME` of one burst; VMs that are not READY then have failed"},
+			&cli.StringFlag{Name: "json", Usage: "write results to `FILE`, after each burst"},
+			&cli.BoolFlag{Name: "resume", Usage: "keep the bursts that the file of --json holds, and measure only the others"},
+		},
+		Action: func(c *cli.Context) error {
+			b, err := burstsOf(c)
+			if err != nil {
+				return err
+			}
+			sums, err := b.measure(c.Context, c.Int("reps"), c.String("json"), c.Bool("resume"))
+			if err != nil {
+				return err
+			}
+			return printBursts(c.App.Writer, sums)
+		},
+	}
+}
+
+// bursts measures bursts of one image.
+type bursts struct {
+	site
+	plan       []burstPlan // of one repetition
+	background bool
+	timeout    time.Duration
+	report     io.Writer       // takes a table of VMs for each burst
+	told       map[string]bool // of which the configuration was printed
+}
+
+// burstPlan is what is measured: rows of one plan are repetitions.
+type burstPlan struct {
+	System       string `json:"system"`
+	VMs          int    `json:"vms"`
+	Rate         string `json:"rate"`
+	RegistryRate string `json:"registry_rate"`
+	Image        string `json:"image"`
+	Form         string `json:"form,omitempty"`
+	Stripes      int    `json:"stripes,omitempty"`
+	Full         bool   `json:"full,omitempty"`
+	Kill         kill   `json:"kill,omitzero"`
+}
+
+func (p burstPlan) String() string {
+	s := fmt.Sprintf("%d VMs, %s", p.VMs, p.System)
+	if p.Stripes > 0 {
+		s += fmt.Sprintf(", %s", p.Form)
+	}
+	if p.Kill != (kill{}) {
+		s += fmt.Sprintf(", %v", p.Kill)
+	}
+	return s
+}
+
+// burstsOf reads the flags and refuses what cannot be measured here.
+func burstsOf(c *cli.Context) (*bursts, error) {
+	b := &bursts{site: site{image: c.String("image"), progress: os.Stderr}, timeout: c.Duration("timeout"), report: c.App.Writer, told: map[string]bool{}}
+	on, err := onOff(c, "tree")
+	if err != nil {
+		return nil, err
+	}
+	if b.background, err = onOff(c, "background"); err != nil {
+		return nil, err
+	}
+	systems := c.StringSlice("systems")
+	if !on {
+		systems = slices.DeleteFunc(slices.Clone(systems), func(s string) bool { return s == withTree })
+	}
+	kills := []kill{{}}
+	for i, text := range c.StringSlice("kill") {
+		k, err := parseKill(text)
+		if err != nil {
+			return nil, err
+		}
+		kills = append(kills[:i], k)
+	}
+	template := burstPlan{Image: b.image, Rate: c.String("rate"), RegistryRate: cmp.Or(c.String("registry-rate"), c.String("rate")), Full: c.Bool("full")}
+	for _, template.Kill = range kills {
+		for _, template.VMs = range c.IntSlice("vms") {
+			for _, template.System = range systems {
+				if template.System != withTree {
+					b.plan = append(b.plan, template)
+					continue
+				}
+				for _, stripes := range c.IntSlice("stripes") {
+					p := template
+					p.Stripes = stripes
+					if p.Form, err = formOf(stripes, c.String("form")); err != nil {
+						return nil, err
+					}
+					b.plan = append(b.plan, p)
+				}
+			}
+		}
+	}
+	for _, p := range b.plan {
+		if err := p.check(); err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+func onOff(c *cli.Context, name string) (bool, error) {
+	switch v := c.String(name); v {
+	case "on", "off":
+		return v == "on", nil
+	default:
+		return false, fmt.Errorf("--%s %q is neither on nor off", name, v)
+	}
+}
+
+// formOf names the coordinator's form of trees with so many stripes.
+func formOf(stripes int, form string) (string, error) {
+	switch {
+	case stripes == 2:
+		return "striped", nil
+	case stripes == 1 && (form == "" || form == "complete" || form == "rotate"):
+		return cmp.Or(form, "complete"), nil
+	}
+	return "", fmt.Errorf("no form %q of trees with %d stripes", form, stripes)
+}
+
+// measure runs the plan reps times.
+func (b *bursts) measure(ctx context.Context, reps int, file string, resume bool) (sums []burstSummary, err error) {
+	out, err := newReport[burstRow, burstSummary](file)
+	if err != nil {
+		return nil, err
+	}
+	if resume {
+		if err := out.resume(); err != nil {
+			return nil, err
+		}
+	}
+	if b.bench, err = newBench(ctx); err != nil {
+		return nil, err
+	}
+	defer b.close(&err)
+	if err := b.prepare(ctx, b.plan[0].RegistryRate); err != nil {
+		return nil, err
+	}
+	for rep := range reps {
+		for _, p := range b.plan {
+			if slices.ContainsFunc(out.Rows, func(r burstRow) bool { return r.burstPlan == p && r.Rep == rep }) {
+				continue
+			}
+			row, err := b.once(ctx, p, rep)
+			if err != nil {
+				return nil, fmt.Errorf("%v: %w", p, err)
+			}
+			if err := out.add(row, sumBursts); err != nil {
+				return nil, err
+			}
+		}
+	}
+	out.Summary = sumBursts(out.Rows)
+	return out.Summary, nil
+}
+
+// fleet is what the VMs of a plan run.
+func (b *bursts) fleet(p burstPlan, tree *lab.Coordinator) lab.Fleet {
+	f := lab.Fleet{Name: "vm", VMs: p.VMs, Rate: p.Rate, HostsDir: b.hosts, Release: lab.Current}
+	if starters[p.starter()].daemon {
+		f.Daemon = &lab.DaemonConfig{NoBackground: !b.background, Coordinator: tree}
+	}
+	return f
+}
