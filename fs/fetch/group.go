@@ -136,6 +136,16 @@ func (w *work) wait(ctx context.Context) (*buffer, error) {
 	return w.buf.retain(), nil
 }
 
+// succeeded reports whether the result is there, and good.
+func (w *work) succeeded() bool {
+	select {
+	case <-w.done:
+		return w.err == nil
+	default:
+		return false
+	}
+}
+
 // leave is the opposite of join.
 func (g *group[K]) leave(key K, w *work) {
 	g.mu.Lock()

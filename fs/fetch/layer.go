@@ -22,6 +22,7 @@ type Layer struct {
 	table   *block.Table
 	calls   group[int] // decodes under way, by block
 	ahead   ahead
+	lapses  lapses
 	touched []atomic.Uint32 // a bit for each block that a container has read
 	stats   counters
 

@@ -2,7 +2,10 @@ package fetch
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +16,43 @@ import (
 	"github.com/faasnet/faasnet/fs/block/blocktest"
 	"github.com/faasnet/faasnet/fs/store"
 )
+
+// For one read(2) the kernel asks several times, each time that it got an error
+// for less. All of them together take one deadline, and what comes a moment
+// later is tried anew.
+func TestOneDeadlineForReadsInARow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		of := blocktest.NewLayer(1, 64<<10, 256<<10)
+		var back atomic.Bool
+		f := newFetcher(t, newStore(t, store.Options{}), block.SourceFunc(func(ctx context.Context, ref block.Ref, dst []byte) ([]byte, error) {
+			if back.Load() {
+				return of.Source().ReadBlock(ctx, ref, dst)
+			}
+			return blocktest.Hang().ReadBlock(ctx, ref, dst)
+		}), Options{ReadAhead: -1})
+		l := openLayer(t, f, of)
+		began := time.Now()
+		for _, n := range []int{128 << 10, 128 << 10, 64 << 10, 4 << 10} {
+			for off := int64(0); off < 128<<10; off += int64(n) {
+				if s, err := l.View(t.Context(), off, n); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("%d bytes at %d: %v %v", n, off, s, err)
+				}
+			}
+		}
+		if d := time.Since(began); d != DefaultDeadline {
+			t.Errorf("reads in a row take %v, want %v", d, DefaultDeadline)
+		}
+		back.Store(true)
+		time.Sleep(lapse)
+		s, err := l.View(t.Context(), 0, 128<<10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(content(t, s), of.Stream[:128<<10]) {
+			t.Error("other bytes")
+		}
+	})
+}
 
 // A reader waits no longer than the deadline, even if it joins a flight that
 // has already taken most of its time, and gets all of the deadline.

@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 
@@ -25,7 +26,8 @@ type Span struct {
 }
 
 // View gives exactly n bytes at off, or an error. The range lies within Size.
-// It waits for the blocks that are missing, at most Options.Deadline.
+// It waits for the blocks that are missing, at most Options.Deadline; not at all
+// for one that somebody waited that long for just before.
 func (l *Layer) View(ctx context.Context, off int64, n int) (Span, error) {
 	if off < 0 || n < 0 || n > MaxView || off > l.id.Length-int64(n) {
 		return Span{}, fmt.Errorf("fetch: %d bytes at %d of layer %v of %d bytes: %w", n, off, l.id.Blob, l.id.Length, errdefs.ErrOutOfRange)
@@ -77,11 +79,17 @@ func (l *Layer) bring(ctx context.Context, off int64, n, first, last int) (_ Spa
 		}
 	}
 	for i := range parts {
-		if parts[i].pins, err = l.pin(first + i); err != nil {
-			if err = parts[i].join(ctx, l, first+i); err != nil {
-				done()
-				return Span{}, err
-			}
+		if parts[i].pins, err = l.pin(first + i); err == nil {
+			continue
+		}
+		if l.lapses.has(first + i) {
+			err = fmt.Errorf("fetch: block %d of layer %v: a reader has just waited for it in vain: %w", first+i, l.id.Blob, context.DeadlineExceeded)
+		} else {
+			err = parts[i].join(ctx, l, first+i)
+		}
+		if err != nil {
+			done()
+			return Span{}, err
 		}
 	}
 	pinned := true
@@ -91,6 +99,9 @@ func (l *Layer) bring(ctx context.Context, off int64, n, first, last int) (_ Spa
 			continue
 		}
 		if err = p.wait(ctx, l, first+i); err != nil {
+			if errors.Is(err, context.DeadlineExceeded) {
+				l.lapsed(parts[i:], first+i)
+			}
 			done()
 			return Span{}, fmt.Errorf("fetch: %d bytes at %d of layer %v: %w", n, off, l.id.Blob, err)
 		}
@@ -142,6 +153,15 @@ func (p *part) wait(ctx context.Context, l *Layer, i int) (err error) {
 		p.work = nil
 		if err := p.join(ctx, l, i); err != nil {
 			return err
+		}
+	}
+}
+
+// lapsed says that all of parts that are not there were waited for in vain.
+func (l *Layer) lapsed(parts []part, first int) {
+	for i := range parts {
+		if w := parts[i].work; w != nil && !w.succeeded() {
+			l.lapses.add(first + i)
 		}
 	}
 }
