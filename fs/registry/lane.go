@@ -46,12 +46,15 @@ func (l *lane) healthy() bool {
 	return !time.Now().Before(l.down)
 }
 
-// mark remembers whether the host worked.
-func (l *lane) mark(ok bool) {
+// mark remembers whether the host worked, and reports whether that is the end
+// of a time in which it did.
+func (l *lane) mark(ok bool) (fell bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	fell = !ok && time.Now().After(l.down)
 	l.down = time.Time{}
 	if !ok {
 		l.down = time.Now().Add(forgive + rand.N(forgive/10))
 	}
+	return fell
 }

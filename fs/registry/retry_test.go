@@ -3,12 +3,14 @@ package registry
 import (
 	"math"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"testing/quick"
 	"time"
 
 	"github.com/containerd/errdefs"
+	"github.com/containerd/log"
 
 	"github.com/faasnet/faasnet/fs/registry/registrytest"
 )
@@ -88,6 +90,25 @@ func TestRA12_Retries(t *testing.T) {
 				t.Errorf("%d requests, want 4", n)
 			}
 		})
+	}
+}
+
+// The reader of a block sees its deadline pass; why, stands in the log, once.
+func TestFailingRegistryIsNamedOnce(t *testing.T) {
+	reg := registrytest.New(t, registrytest.Options{})
+	l := addLayer(t, reg, "a/b", 1<<16)
+	reg.Every(registrytest.Of(registrytest.Blobs), registrytest.Fault{Status: 503})
+	j := &journal{}
+	logger := like(log.L.Logger)
+	logger.Out, logger.Formatter, logger.Hooks, logger.Level = j, log.L.Logger.Formatter, nil, log.WarnLevel
+	s := blobs(t, newClient(t, fast), reg.Host()+"/a/b")
+	for range 2 {
+		if _, err := s.ReadBlock(log.WithLogger(t.Context(), logger.WithFields(nil)), l.ref(0, 100), nil); !errdefs.IsUnavailable(err) {
+			t.Errorf("got %v", err)
+		}
+	}
+	if out := j.buf.String(); strings.Count(out, "\n") != 1 || !strings.Contains(out, "503") || !strings.Contains(out, "host=\""+reg.Host()) {
+		t.Errorf("the log says %s", out)
 	}
 }
 

@@ -133,8 +133,8 @@ func (r *repository) round(ctx context.Context, ref block.Ref, p []byte) error {
 		switch {
 		case isFinal(err), errdefs.IsDataLoss(err):
 			b.avoid()
-		case !errors.Is(err, errGone):
-			e.lane.mark(false)
+		case !errors.Is(err, errGone) && e.lane.mark(false):
+			log.G(ctx).WithError(err).WithField("host", e.Host).Warn("registry does not answer as it should, it is asked again")
 		}
 		// A blob that is damaged here is so for the next minutes too: the caller may
 		// ask again.
