@@ -2,6 +2,7 @@ package index_test
 
 import (
 	"archive/tar"
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/containerd/v2/pkg/archive"
+
+	"github.com/faasnet/faasnet/fs/index"
 	"github.com/faasnet/faasnet/fs/index/indextest"
 )
 
@@ -152,8 +156,8 @@ func TestCF26_DeletedAndCreatedAgain(t *testing.T) {
 		many = append(many, l1, layer(file("d/new", "n"), file("keep/y", fmt.Sprint(i))))
 	}
 	many = append(many, l1, l2)
-	// In one layer a whiteout and what replaces it do not go together in
-	// containerd; an opaque directory does.
+	// In a layer that is not the lowest a whiteout and what replaces it do not go
+	// together in containerd; an opaque directory does.
 	two := layer(hdr{Name: "keep/.wh.y"}, dir("d"), hdr{Name: "d/.wh..wh..opq"}, file("d/new", "n"))
 	for name, layers := range map[string][][]byte{"2 layers": {l0, two}, "3 layers": {l0, l1, l2}, "30 layers": many} {
 		t.Run(name, func(t *testing.T) {
@@ -176,10 +180,51 @@ func TestDirectoryReplacedInItsLayer(t *testing.T) {
 	same(t, layer(dir("x"), file("x", "takes the directory's time")))
 	same(t, layer(dir("y"), dir("x"), slink("x", "y")))
 	refused(t, layer(file("x", ""), file("x/y", "")))
-	refused(t, layer(hdr{Name: ".wh.x"}, file("x/y", "")))
-	refused(t, layer(file("x", ""), hdr{Name: ".wh.x"}))
 	same(t, layer(file("x", "")), layer(hdr{Name: ".wh.x"}, file("x", "again")))
 	same(t, layer(dir("x"), file("x/old", "")), layer(hdr{Name: ".wh.x"}, dir("x"), file("x/new", ""))) // both show: not opaque
+}
+
+// The bottom layer of an image is unpacked where there is nothing to hide:
+// whiteouts remove what came before in the same layer.
+func TestWhiteoutsInTheBottomLayer(t *testing.T) {
+	old := []hdr{file("x", "x"), file("d/f", "f"), file("d/sub/g", "g"), link("h", "d/f")}
+	for name, more := range map[string][]hdr{
+		"file":                  {{Name: ".wh.x"}, {Name: "d/.wh.f"}},
+		"directory":             {{Name: ".wh.d"}},
+		"made again":            {{Name: ".wh.d"}, dir("d"), file("d/new", "")},
+		"made again, implicit":  {{Name: ".wh.d"}, file("d/sub/new", "")},
+		"nothing":               {{Name: ".wh.none"}, {Name: "no/such/.wh.x"}},
+		"of nothing, then made": {{Name: ".wh.n"}, file("n/o/p", ""), slink("s", "n/o"), file("s/q", "")},
+		"opaque":                {{Name: ".wh.x"}, dir("new"), {Name: "new/.wh..wh..opq"}, file("new/f", "")},
+		"twice":                 {{Name: ".wh.x"}, {Name: ".wh.x"}, file("x", "again"), {Name: ".wh.x"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bottom, above := layer(append(slices.Clone(old), more...)...), layer(file("x/above", ""), file("d/above", ""))
+			root := t.TempDir()
+			if _, err := archive.Apply(t.Context(), root, bytes.NewReader(bottom)); err != nil {
+				t.Fatal(err)
+			}
+			skip := indextest.Options{SkipMtime: implicit(t, bottom)}
+			indextest.Compare(t, root, lazy(t, bottom), skip)
+			upper, err := indextest.Unpack(t, above)
+			if err != nil {
+				t.Fatal(err)
+			}
+			skip.SkipMtime = implicit(t, bottom, above)
+			indextest.Compare(t, indextest.Overlay(t, root, upper[0]), lazy(t, bottom, above), skip)
+		})
+	}
+	for name, l := range map[string][]byte{
+		"directory with an entry": layer(dir("d"), hdr{Name: ".wh.d"}),
+		"below a device":          layer(hdr{Name: "c", Type: tar.TypeChar}, file("c/f", "")),
+	} {
+		if _, err := archive.Apply(t.Context(), t.TempDir(), bytes.NewReader(l)); err == nil {
+			t.Errorf("%s: containerd unpacks the layer", name)
+		}
+		if _, err := index.FromTar(bytes.NewReader(l)); err == nil {
+			t.Errorf("%s: FromTar accepts the layer", name)
+		}
+	}
 }
 
 // containerd cannot unpack the second layer's d/e on the first; a merge must

@@ -31,6 +31,8 @@ func (t *Tree) lstat(p string) (*inode, error) {
 		switch {
 		case name == "" || name == ".":
 			continue
+		case cur.deleted:
+			return nil, nil
 		case !cur.IsDir():
 			return nil, fmt.Errorf("%q: a parent is not a directory: %w", p, errdefs.ErrInvalidArgument)
 		case len(name) > maxName:

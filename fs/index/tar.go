@@ -15,7 +15,8 @@ import (
 // FromTar builds the tree of one layer from its uncompressed tar stream,
 // which it reads to the end. The tree is the directory that containerd v2.4.2
 // unpacks the layer to (pkg/archive.Apply with OverlayConvertWhiteout), and
-// what containerd refuses is refused: the error names the entry. A stream that
+// what containerd refuses is refused: the error names the entry. Whiteouts that
+// it takes in the bottom layer of an image only are taken in any. A stream that
 // ends too early gives io.ErrUnexpectedEOF.
 //
 // Ranges of the tree are offsets in the stream, on device 0.
@@ -158,7 +159,7 @@ func (u *unpacker) finish() error {
 			return fmt.Errorf("tar entry %q: %w", d.name, err)
 		}
 		n, err := u.lstat(p)
-		if err == nil && n == nil {
+		if err == nil && (n == nil || n.deleted) {
 			err = fmt.Errorf("directory was removed later in the same layer: %w", errdefs.ErrInvalidArgument)
 		}
 		if err != nil {
@@ -166,16 +167,19 @@ func (u *unpacker) finish() error {
 		}
 		n.Sec, n.Nsec = boundTime(d.time)
 	}
-	countLinks(u.root)
+	settle(u.root)
 	return nil
 }
 
-func countLinks(dir *inode) {
+// settle counts the names of the files under dir, and makes a whiteout one
+// whatever it came from.
+func settle(dir *inode) {
 	for _, n := range dir.names {
 		if n.IsDir() {
-			countLinks(n)
+			settle(n)
 			continue
 		}
 		n.Nlink++
+		n.deleted = false
 	}
 }

@@ -108,6 +108,8 @@ type inode struct {
 	names  map[string]*inode // directories: what is in them
 	below  below             // directories: what they take from the one below them
 	opaque bool              // a directory that hides what is below it
+
+	deleted bool // while a tar stream is read: a whiteout by its name, not a device entry
 }
 
 // below says what a directory of a layer takes from the one below it, because

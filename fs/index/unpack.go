@@ -63,12 +63,12 @@ func (u *unpacker) mkdirs(p string) (*inode, error) {
 			break
 		}
 		next, ok := dir.names[name]
-		if !ok {
+		if !ok || next.deleted {
 			var err error
 			if next, err = u.add(dir, name, unix.S_IFDIR|0o755); err != nil {
 				return nil, err
 			}
-			next.below = takesAll
+			next.below, next.opaque = takesAll, ok
 		}
 		if !next.IsDir() {
 			return nil, fmt.Errorf("parent %q is not a directory in this layer: %w", name, errdefs.ErrInvalidArgument)
@@ -78,7 +78,10 @@ func (u *unpacker) mkdirs(p string) (*inode, error) {
 	return dir, nil
 }
 
-// whiteout handles the names that mean a deletion.
+// whiteout handles the names that mean a deletion. In the bottom layer of an
+// image containerd removes what the name deletes, in others it makes a mark and
+// fails where that cannot be. A layer has one tree wherever it is: what came
+// before is removed, and the mark stays for what is below.
 func (u *unpacker) whiteout(hdr *tar.Header, parent *inode, base string) (bool, error) {
 	if base == whiteoutOpaque {
 		parent.opaque = true
@@ -91,11 +94,10 @@ func (u *unpacker) whiteout(hdr *tar.Header, parent *inode, base string) (bool, 
 	if name == "" || name == "." || name == ".." {
 		return true, fmt.Errorf("invalid whiteout name: %w", errdefs.ErrInvalidArgument)
 	}
-	if _, ok := parent.names[name]; ok {
-		return true, fmt.Errorf("whiteout of %q, which is in the same layer: %w", name, errdefs.ErrInvalidArgument)
-	}
+	delete(parent.names, name)
 	n, err := u.add(parent, name, unix.S_IFCHR)
 	if err == nil {
+		n.deleted = true
 		chown(n, hdr)
 	}
 	return true, err
