@@ -34,7 +34,10 @@ func run(args []string, stdout, stderr io.Writer) int {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT)
+	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
+		signal.Notify(signals, syscall.SIGHUP)
+	}
 	defer signal.Stop(signals)
 	// A closed pipe is an error of a write and must not end the process before
 	// it has cleaned up.

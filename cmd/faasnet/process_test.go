@@ -94,6 +94,8 @@ func TestInterrupted(t *testing.T) {
 	}{
 		{syscall.SIGINT, registrytest.Blobs, "GET"},
 		{syscall.SIGTERM, registrytest.Blobs, "GET"},
+		{syscall.SIGHUP, registrytest.Blobs, "GET"},
+		{syscall.SIGQUIT, registrytest.Blobs, "GET"},
 		{syscall.SIGINT, registrytest.Uploads, "PUT"},
 		{syscall.SIGTERM, registrytest.Manifests, "PUT"},
 	} {

@@ -117,15 +117,23 @@ func (f fileReaderAt) Size() int64 { return f.size }
 
 // putLayout copies an image into a layout directory, which is made if it is not
 // there, and gives it the name n.Ref in index.json; what had the name before
-// loses it. If that fails all that was made is removed.
+// loses it. If that fails all that was made is removed. Who writes into the same
+// directory meanwhile waits: names would be lost, and blobs that the other one
+// counts on removed.
 func putLayout(ctx context.Context, n Name, target ocispec.Descriptor, from content.InfoReaderProvider) (err error) {
 	dir := layoutDir(n.Path)
 	var undo undoList
+	unlock := func() {}
 	defer func() {
 		if err != nil {
 			undo.run()
 		}
+		unlock()
 	}()
+	if unlock, err = dir.lock(ctx, &undo); err != nil {
+		unlock = func() {}
+		return err
+	}
 	idx, err := dir.index()
 	if errdefs.IsNotFound(err) {
 		idx = ocispec.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageIndex}

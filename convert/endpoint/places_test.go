@@ -7,9 +7,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/containerd/containerd/v2/core/content"
@@ -112,6 +114,42 @@ func TestLayoutWithSeveralImages(t *testing.T) {
 	img, err := p.Open(t.Context(), n)
 	if err != nil || img.Target.Digest != two.Digest {
 		t.Errorf("v1 is %v, %v, want %v", img, err, two.Digest)
+	}
+}
+
+// Conversions that end at the same time in one directory all find their names
+// there, and the blobs that one which fails had made as well.
+func TestLayoutWithSeveralWriters(t *testing.T) {
+	cs := newStore(t)
+	dir := filepath.Join(t.TempDir(), "l")
+	var wg sync.WaitGroup
+	var made []ocispec.Descriptor
+	for i := range 12 {
+		made = append(made, image(t, cs, fmt.Sprint("image", i)))
+	}
+	for i, d := range made {
+		wg.Go(func() {
+			n := endpoint.Name{Kind: endpoint.Layout, Path: dir, Ref: fmt.Sprint("v", i)}
+			var from content.Store = cs
+			if i%3 == 0 {
+				from = failing{cs, d.Digest}
+			}
+			if err := new(endpoint.Places).Put(t.Context(), n, d, from); (err == nil) != (i%3 != 0) {
+				t.Errorf("%v: %v", n, err)
+			}
+		})
+	}
+	wg.Wait()
+	for i, d := range made {
+		if i%3 == 0 {
+			continue
+		}
+		img, err := new(endpoint.Places).Open(t.Context(), endpoint.Name{Kind: endpoint.Layout, Path: dir, Ref: fmt.Sprint("v", i)})
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		same(t, cs, img, d)
 	}
 }
 
