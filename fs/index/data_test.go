@@ -19,15 +19,9 @@ import (
 	"github.com/faasnet/faasnet/fs/index/indextest"
 )
 
-// counting is a stream of bytes whose 8-byte words, counted from base, equal
-// their own offset.
-type counting struct{ base, pos, end int64 }
-
-func (c *counting) Read(p []byte) (int, error) {
-	n, err := c.ReadAt(p, c.pos)
-	c.pos += int64(n)
-	return n, err
-}
+// counting are bytes whose 8-byte words, counted from base, equal their own
+// offset.
+type counting struct{ base, end int64 }
 
 func (c *counting) ReadAt(p []byte, off int64) (int, error) {
 	n := int(min(int64(len(p)), c.end-off))
@@ -43,10 +37,15 @@ func (c *counting) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
+// anything is a stream of whatever was in the buffer.
+type anything struct{}
+
+func (anything) Read(p []byte) (int, error) { return len(p), nil }
+
 func TestCF09_Above4GiB(t *testing.T) {
 	const size = 4<<30 + 3*512<<10 + 7
 	head := new(indextest.Tar).Add(hdr{Name: "big", Size: size, Type: tar.TypeReg}).Bytes()[:512]
-	body := &counting{end: size}
+	body := io.LimitReader(anything{}, size) // the index does not depend on data
 	pad := (512 - size%512) % 512
 	tail := layer(file("second", "after 4 GiB"))
 	tree, err := index.FromTar(io.MultiReader(bytes.NewReader(head), body, bytes.NewReader(make([]byte, pad)), bytes.NewReader(tail)))
