@@ -84,7 +84,7 @@ type burstPlan struct {
 func (p burstPlan) String() string {
 	s := fmt.Sprintf("%d VMs, %s", p.VMs, p.System)
 	if p.Stripes > 0 {
-		s += fmt.Sprintf(", %s", p.Form)
+		s += ", " + p.Form
 	}
 	if p.Kill != (kill{}) {
 		s += fmt.Sprintf(", %v", p.Kill)

@@ -45,7 +45,7 @@ func (b *burst) newStart(ctx context.Context, vm *lab.VM) (*start, error) {
 func (s *start) run(begin time.Time) {
 	defer close(s.ended)
 	defer s.isReady()
-	defer s.release() // a connection of our own: nothing is lost with it
+	defer func() { _ = s.release() }() // a connection of our own: nothing is lost with it
 	s.begin = begin
 	time.Sleep(time.Until(begin))
 	how := starters[s.burst.plan.starter()]

@@ -65,12 +65,12 @@ type Node struct {
 }
 
 // Nodes returns the places in the only tree, none when there is no tree.
-func (c *Coordinator) Nodes(ctx context.Context) ([]Node, error) {
+func (c *Coordinator) Nodes(ctx context.Context) (_ []Node, err error) {
 	conn, err := c.dial()
 	if err != nil {
 		return nil, err
 	}
-	defer conn.Close()
+	defer func() { err = errors.Join(err, conn.Close()) }()
 	s := treepb.NewSchedulerClient(conn)
 	list, err := s.ListTrees(ctx, &treepb.ListTreesRequest{})
 	if err != nil || len(list.Trees) == 0 {

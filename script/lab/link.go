@@ -67,3 +67,6 @@ func (n *Net) Close() error {
 	}
 	return n.ns.Close()
 }
+
+// Close removes the bridge. Idempotent; the lab's Close does it too.
+func (h *Hub) Close() error { return h.net.Close() }
