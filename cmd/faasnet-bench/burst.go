@@ -39,6 +39,7 @@ of the others. --kill none is a burst without a fault.`,
 			&cli.BoolFlag{Name: "full", Usage: "read every file of the image instead of running its function; READY is when all was read"},
 			&cli.StringSliceFlag{Name: "kill", Usage: "`FAULT` in the middle of the burst; several are bursts of their own"},
 			&cli.StringFlag{Name: "background", Value: "off", Usage: "on: let our daemon fetch what nobody reads, too"},
+			&cli.BoolFlag{Name: "draw", Usage: "draw each tree at the end of its burst, with the bytes on its edges"},
 			&cli.IntFlag{Name: "reps", Value: 3, Usage: "`NUMBER` of repetitions"},
 			&cli.DurationFlag{Name: "timeout", Value: 10 * time.Minute, Usage: "longest `TIME` of one burst; VMs that are not READY then have failed"},
 			&cli.StringFlag{Name: "json", Usage: "write results to `FILE`, after each burst"},
@@ -63,6 +64,7 @@ type bursts struct {
 	site
 	plan       []burstPlan // of one repetition
 	background bool
+	draw       bool
 	timeout    time.Duration
 	report     io.Writer       // takes a table of VMs for each burst
 	told       map[string]bool // of which the configuration was printed
@@ -94,7 +96,7 @@ func (p burstPlan) String() string {
 
 // burstsOf reads the flags and refuses what cannot be measured here.
 func burstsOf(c *cli.Context) (*bursts, error) {
-	b := &bursts{site: site{image: c.String("image"), progress: os.Stderr}, timeout: c.Duration("timeout"), report: c.App.Writer, told: map[string]bool{}}
+	b := &bursts{site: site{image: c.String("image"), progress: os.Stderr}, draw: c.Bool("draw"), timeout: c.Duration("timeout"), report: c.App.Writer, told: map[string]bool{}}
 	on, err := onOff(c, "tree")
 	if err != nil {
 		return nil, err

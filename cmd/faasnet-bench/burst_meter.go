@@ -105,6 +105,9 @@ func (m *meter) read(ctx context.Context, row *burstRow) error {
 			if err := r.metrics(ctx, vm.Daemon); err != nil {
 				return err
 			}
+			if err := r.from(ctx, b, vm); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -135,6 +138,21 @@ func (r *burstVM) metrics(ctx context.Context, d *lab.Daemon) error {
 	r.RegistryBytes, r.PeerBytes, r.CacheBytes = sum(bytes, `source="registry"`), sum(bytes, `source="peer"`), sum(bytes, `source="store"`)
 	r.failedReads, r.badBlocks = sum("faasnet_fuse_read_errors_total"), sum("faasnet_fetch_bad_blocks_total")
 	return nil
+}
+
+// from fills in what came from other VMs.
+func (r *burstVM) from(ctx context.Context, b *burst, vm *lab.VM) error {
+	if b.tree == nil {
+		return nil
+	}
+	received, err := vm.ReceivedFrom(ctx)
+	r.From = map[string]int64{}
+	for _, other := range b.vms {
+		if n := received[other.Net.Addr]; n > 0 {
+			r.From[other.Name()] = n
+		}
+	}
+	return err
 }
 
 // linkBound is how long the link of a VM takes for the image's layers.

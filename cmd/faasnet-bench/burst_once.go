@@ -63,7 +63,10 @@ func (b *bursts) once(ctx context.Context, p burstPlan, rep int) (_ burstRow, er
 	if err := u.run(ctx, &row); err != nil {
 		return row, err
 	}
-	return row, printBurst(b.report, row)
+	if err := printBurst(b.report, row); err != nil || !b.draw {
+		return row, err
+	}
+	return row, draw(b.report, row)
 }
 
 // run starts the function on all VMs at once and takes the figures when all

@@ -47,6 +47,9 @@ type burstVM struct {
 	Upstreams     []string `json:"upstreams,omitempty"` // of each stripe, at the end
 	Depths        []uint32 `json:"depths,omitempty"`
 	Error         string   `json:"error,omitempty"`
+	// From is what came from other VMs over connections that were open at the
+	// end, by VM; only with a tree.
+	From map[string]int64 `json:"received_from,omitempty"`
 
 	failedReads, badBlocks int64
 }

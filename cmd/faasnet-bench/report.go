@@ -89,6 +89,7 @@ type machine struct {
 	MemoryMB uint64            `json:"memory_mb"`
 	Go       string            `json:"go"`
 	Revision string            `json:"revision"`
+	TCP      string            `json:"tcp"` // congestion control
 	Versions map[string]string `json:"versions"`
 }
 
@@ -115,6 +116,11 @@ func thisMachine() (machine, error) {
 			break
 		}
 	}
+	tcp, err := os.ReadFile("/proc/sys/net/ipv4/tcp_congestion_control")
+	if err != nil {
+		return machine{}, err
+	}
+	m.TCP = strings.TrimSpace(string(tcp))
 	if build, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range build.Settings {
 			if s.Key == "vcs.revision" {
