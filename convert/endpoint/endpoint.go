@@ -95,12 +95,40 @@ func CheckTarget(n Name) error {
 			err = errNoLayout
 		}
 	case Archive:
-		if info, e := os.Stat(filepath.Dir(n.Path)); e != nil || !info.IsDir() {
-			err = errors.New("directory does not exist")
-		}
+		err = checkArchive(n.Path)
 	}
 	if err != nil {
 		return fmt.Errorf("%v: %w: %w", n, err, errdefs.ErrInvalidArgument)
+	}
+	return nil
+}
+
+// checkArchive refuses to put an archive in the place of anything but an
+// archive: a device, or a file that happens to have the name of an image.
+func checkArchive(path string) error {
+	if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
+		return errors.New("directory does not exist")
+	}
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case !info.Mode().IsRegular():
+		return errors.New("is in the way and no regular file")
+	case info.Size() == 0:
+		return nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	const at = 257 // of the magic in a tar header
+	magic := make([]byte, len("ustar"))
+	if _, err := f.ReadAt(magic, at); err != nil || string(magic) != "ustar" {
+		return errors.New("is in the way and no tar archive")
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/errdefs"
+	"github.com/distribution/reference"
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
@@ -17,9 +18,13 @@ import (
 // pick finds the image that ref selects in the index.json of a layout or
 // archive: by name, by tag, by digest, or the only one there is.
 func pick(idx ocispec.Index, ref string) (ocispec.Descriptor, error) {
+	full := ref // docker save writes names in full, people do not
+	if r, err := reference.ParseDockerRef(ref); err == nil {
+		full = r.String()
+	}
 	var found []ocispec.Descriptor
 	for _, m := range idx.Manifests {
-		if ref == "" || slices.Contains(names(m), ref) || m.Digest.String() == ref {
+		if n := names(m); ref == "" || slices.Contains(n, ref) || slices.Contains(n, full) || m.Digest.String() == ref {
 			if !slices.ContainsFunc(found, func(d ocispec.Descriptor) bool { return d.Digest == m.Digest }) {
 				found = append(found, m)
 			}

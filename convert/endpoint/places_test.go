@@ -20,6 +20,7 @@ import (
 	"github.com/containerd/platforms"
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"golang.org/x/sys/unix"
 
 	"github.com/faasnet/faasnet/convert/endpoint"
 	"github.com/faasnet/faasnet/convert/imagetest"
@@ -293,7 +294,7 @@ func TestDockerArchive(t *testing.T) {
 				t.Fatal(err)
 			}
 			p := &endpoint.Places{Work: t.TempDir()}
-			for _, ref := range []string{"", "1", "docker.io/library/app:1"} {
+			for _, ref := range []string{"", "1", "docker.io/library/app:1", "app:1"} {
 				img, err := p.Open(t.Context(), endpoint.Name{Kind: endpoint.Archive, Path: file, Ref: ref})
 				if err != nil {
 					t.Fatal(err)
@@ -303,6 +304,32 @@ func TestDockerArchive(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A target that is something else is not replaced: oci-archive:/dev/null would be
+// the end of /dev/null, and the name of an image may be that of a file.
+func TestCheckTarget(t *testing.T) {
+	dir := t.TempDir()
+	for name, b := range map[string][]byte{"program": make([]byte, 1000), "short": []byte("x"), "empty": nil, "old.tar": tarOf("a", "A")} {
+		if err := os.WriteFile(filepath.Join(dir, name), b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := unix.Mknod(filepath.Join(dir, "null"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("null", filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	for name, ok := range map[string]bool{
+		"new": true, "empty": true, "old.tar": true,
+		"program": false, "short": false, "null": false, "link": false, ".": false, "no/such": false, "program/x": false,
+	} {
+		n := endpoint.Name{Kind: endpoint.Archive, Path: filepath.Join(dir, name)}
+		if err := endpoint.CheckTarget(n); (err == nil) != ok || err != nil && !errdefs.IsInvalidArgument(err) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 
