@@ -7,8 +7,11 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net"
 	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -163,8 +166,31 @@ func (c *Config) validate() error {
 	} {
 		refuse(v <= 0, "%s is not above 0", key)
 	}
+	for key, address := range map[string]string{"metrics_address": c.MetricsAddress, "debug_address": c.DebugAddress} {
+		refuse(!validAddress(address), "%s %q is neither host:port nor the path of a socket", key, address)
+	}
+	for key, hosts := range map[string][]string{"registry.plain_http": c.Registry.PlainHTTP, "registry.skip_verify": c.Registry.SkipVerify} {
+		for _, h := range hosts {
+			refuse(h == "" || strings.ContainsAny(h, "/ "), "%s: %q is not host or host:port", key, h)
+		}
+	}
 	refuse(c.Fetch.ReadAhead < 0, "fetch.read_ahead %d is below 0", c.Fetch.ReadAhead)
 	refuse(c.FUSE.MaxBackground < 64 || c.FUSE.MaxBackground > 65535, "fuse.max_background %d is not within 64 and 65535", c.FUSE.MaxBackground)
 	refuse(c.FUSE.ReadTimeout < c.Fetch.Deadline, "fuse.read_timeout %v is shorter than fetch.deadline %v", c.FUSE.ReadTimeout, c.Fetch.Deadline)
 	return errors.Join(errs...)
+}
+
+// validAddress reports whether obs.Listen can make something of address; empty
+// is nothing to listen on.
+func validAddress(address string) bool {
+	path, unix := strings.CutPrefix(address, "unix://")
+	if address == "" || unix || filepath.IsAbs(path) {
+		return address == "" || filepath.IsAbs(path)
+	}
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	_, err = strconv.ParseUint(port, 10, 16)
+	return err == nil
 }

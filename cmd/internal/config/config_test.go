@@ -47,18 +47,23 @@ func TestDefaultIsValidAndReadsBack(t *testing.T) {
 
 func TestParseRefuses(t *testing.T) {
 	for text, want := range map[string]string{
-		"backgroun_fetch = true":                 `line 1: unknown key "backgroun_fetch"`,
-		"[store]\nmax_byte = \"1GiB\"":           `line 2: unknown key "store.max_byte"`,
-		"[store]\nmax_bytes = \"lots\"":          `size "lots"`,
-		"[store]\nmax_bytes = \"9999999999TiB\"": `size "9999999999TiB"`,
-		"[store]\nmax_bytes = \"0B\"":            "store.max_bytes is not above 0",
-		"[fetch]\ndeadline = \"soon\"":           "soon",
-		"[fetch]\ndeadline = \"-1s\"":            "fetch.deadline is not above 0",
-		"[fuse]\nread_timeout = \"1s\"":          "shorter than fetch.deadline",
-		"[fuse]\nmax_background = 12":            "max_background 12",
-		"log_format = \"xml\"":                   `log_format "xml"`,
-		"background_fetch = 1":                   "line 1",
-		"store":                                  "line 1",
+		"backgroun_fetch = true":                  `line 1: unknown key "backgroun_fetch"`,
+		"[store]\nmax_byte = \"1GiB\"":            `line 2: unknown key "store.max_byte"`,
+		"[store]\nmax_bytes = \"lots\"":           `size "lots"`,
+		"[store]\nmax_bytes = \"9999999999TiB\"":  `size "9999999999TiB"`,
+		"[store]\nmax_bytes = \"0B\"":             "store.max_bytes is not above 0",
+		"[fetch]\ndeadline = \"soon\"":            "soon",
+		"[fetch]\ndeadline = \"-1s\"":             "fetch.deadline is not above 0",
+		"[fuse]\nread_timeout = \"1s\"":           "shorter than fetch.deadline",
+		"[fuse]\nmax_background = 12":             "max_background 12",
+		"log_format = \"xml\"":                    `log_format "xml"`,
+		"background_fetch = 1":                    "line 1",
+		"metrics_address = \"256.1.1.1:99999\"":   `metrics_address "256.1.1.1:99999"`,
+		"metrics_address = \"unix://relative\"":   `metrics_address "unix://relative"`,
+		"debug_address = \"localhost\"":           `debug_address "localhost"`,
+		"[registry]\nplain_http = [\"http://r\"]": `registry.plain_http: "http://r"`,
+		"[registry]\nskip_verify = [\"\"]":        `registry.skip_verify: ""`,
+		"store":                                   "line 1",
 	} {
 		if _, err := Parse([]byte(text)); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
