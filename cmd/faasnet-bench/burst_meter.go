@@ -136,6 +136,7 @@ func (r *burstVM) metrics(ctx context.Context, d *lab.Daemon) error {
 	}
 	const bytes = "faasnet_fetch_bytes_total"
 	r.RegistryBytes, r.PeerBytes, r.CacheBytes = sum(bytes, `source="registry"`), sum(bytes, `source="peer"`), sum(bytes, `source="store"`)
+	r.DaemonCPU = m["process_cpu_seconds_total"]
 	r.failedReads, r.badBlocks = sum("faasnet_fuse_read_errors_total"), sum("faasnet_fetch_bad_blocks_total")
 	return nil
 }

@@ -44,6 +44,7 @@ type burstVM struct {
 	CacheBytes    int64    `json:"cache_bytes"`
 	SentBytes     int64    `json:"sent_bytes"` // by its port of the bridge
 	CPU           float64  `json:"cpu_s"`
+	DaemonCPU     float64  `json:"daemon_cpu_s"`        // of it, since the daemon's start
 	Upstreams     []string `json:"upstreams,omitempty"` // of each stripe, at the end
 	Depths        []uint32 `json:"depths,omitempty"`
 	Error         string   `json:"error,omitempty"`

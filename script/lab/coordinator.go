@@ -3,10 +3,10 @@ package lab
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -64,8 +64,9 @@ type Node struct {
 	Depths    []uint32 // of each stripe; 0 for a root
 }
 
-// Nodes returns the places in the only tree, none when there is no tree.
-func (c *Coordinator) Nodes(ctx context.Context) (_ []Node, err error) {
+// Nodes returns the places in the tree in which a VM got its place last, none
+// when there is no tree.
+func (c *Coordinator) Nodes(ctx context.Context) (nodes []Node, err error) {
 	conn, err := c.dial()
 	if err != nil {
 		return nil, err
@@ -73,19 +74,26 @@ func (c *Coordinator) Nodes(ctx context.Context) (_ []Node, err error) {
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	s := treepb.NewSchedulerClient(conn)
 	list, err := s.ListTrees(ctx, &treepb.ListTreesRequest{})
-	if err != nil || len(list.Trees) == 0 {
-		return nil, err
-	}
-	if len(list.Trees) > 1 {
-		return nil, fmt.Errorf("there are %d trees", len(list.Trees))
-	}
-	tree, err := s.GetTree(ctx, &treepb.GetTreeRequest{Function: list.Trees[0].Function})
 	if err != nil {
 		return nil, err
 	}
-	var nodes []Node
-	for _, n := range tree.Nodes {
-		nodes = append(nodes, Node{VM: n.Peer.Vm, Upstreams: n.Upstreams, Depths: n.Depths})
+	var last time.Time
+	for _, sum := range list.Trees {
+		tree, err := s.GetTree(ctx, &treepb.GetTreeRequest{Function: sum.Function})
+		if err != nil {
+			return nil, err
+		}
+		var all []Node
+		newest := false
+		for _, n := range tree.Nodes {
+			all = append(all, Node{VM: n.Peer.Vm, Upstreams: n.Upstreams, Depths: n.Depths})
+			if at := n.Joined.AsTime(); at.After(last) {
+				last, newest = at, true
+			}
+		}
+		if newest {
+			nodes = all
+		}
 	}
 	return nodes, nil
 }
