@@ -54,13 +54,29 @@ func (a *anySource) order() []int {
 
 // ReadBlock implements block.Source.
 func (a *anySource) ReadBlock(ctx context.Context, ref block.Ref, dst []byte) ([]byte, error) {
+	return a.readBlock(ctx, ref, dst, nil)
+}
+
+// readBlock ends with the first source that fails after it has told of bytes:
+// those of another one may differ.
+func (a *anySource) readBlock(ctx context.Context, ref block.Ref, dst []byte, arrived func(int)) ([]byte, error) {
 	if len(a.sources) == 0 {
 		return dst, fmt.Errorf("%v: no repository: %w", ref, errdefs.ErrNotFound)
 	}
 	order := a.order()
 	var errs []error
+	told := false
+	read := func(ctx context.Context, src block.Source) ([]byte, error) {
+		if s, ok := src.(block.Streamer); ok && arrived != nil {
+			return s.StreamBlock(ctx, ref, dst, func(n int) {
+				told = told || n > 0
+				arrived(n)
+			})
+		}
+		return src.ReadBlock(ctx, ref, dst)
+	}
 	for n, i := range order {
-		out, err := a.ask(ctx, i, len(order)-n-1, ref, dst)
+		out, err := a.ask(ctx, i, len(order)-n-1, read)
 		if err == nil {
 			a.mu.Lock()
 			a.last, a.bad[i] = i, time.Time{}
@@ -74,12 +90,15 @@ func (a *anySource) ReadBlock(ctx context.Context, ref block.Ref, dst []byte) ([
 		a.mu.Lock()
 		a.bad[i] = time.Now().Add(forgive)
 		a.mu.Unlock()
+		if told {
+			break
+		}
 	}
 	return dst, join(errs)
 }
 
 // ask asks one source, which leaves time for the others that remain.
-func (a *anySource) ask(ctx context.Context, i, remain int, ref block.Ref, dst []byte) ([]byte, error) {
+func (a *anySource) ask(ctx context.Context, i, remain int, read func(context.Context, block.Source) ([]byte, error)) ([]byte, error) {
 	if remain > 0 {
 		d := share
 		if t, ok := ctx.Deadline(); ok {
@@ -87,11 +106,11 @@ func (a *anySource) ask(ctx context.Context, i, remain int, ref block.Ref, dst [
 		}
 		part, cancel := context.WithTimeout(ctx, d)
 		defer cancel()
-		out, err := a.sources[i].ReadBlock(part, ref, dst)
+		out, err := read(part, a.sources[i])
 		if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 			err = fmt.Errorf("%w: %w", err, errdefs.ErrUnavailable)
 		}
 		return out, err
 	}
-	return a.sources[i].ReadBlock(ctx, ref, dst)
+	return read(ctx, a.sources[i])
 }

@@ -12,12 +12,13 @@ import (
 
 // attempt reads one block from one endpoint, once.
 type attempt struct {
-	r   *repository
-	e   *endpoint
-	b   *blob
-	ref block.Ref
-	p   []byte // to be filled
-	ran bool   // the stream that was claimed has got its answer
+	r    *repository
+	e    *endpoint
+	b    *blob
+	ref  block.Ref
+	p    []byte    // to be filled
+	grow func(int) // told how much of p is there; nil: nobody
+	ran  bool      // the stream that was claimed has got its answer
 }
 
 // do makes the attempt. A location that was remembered and does not serve any

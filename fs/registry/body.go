@@ -80,7 +80,7 @@ func (a *attempt) receive(q *request, resp *http.Response, skip int64) error {
 	skipped, err := io.CopyN(io.Discard, body, skip)
 	got := 0
 	if err == nil {
-		got, err = io.ReadFull(body, a.p)
+		got, err = a.fill(body)
 	}
 	switch {
 	case err == nil && resp.StatusCode == http.StatusOK && resp.ContentLength != int64(len(a.p)):
@@ -95,6 +95,27 @@ func (a *attempt) receive(q *request, resp *http.Response, skip int64) error {
 		return fmt.Errorf("%s: body ended after %d of %d bytes: %w", redacted(resp.Request.URL), skipped+int64(got), skip+int64(len(a.p)), errdefs.ErrUnavailable)
 	}
 	return fmt.Errorf("%s: after %d of %d bytes: %w", redacted(resp.Request.URL), skipped+int64(got), skip+int64(len(a.p)), transportError(q.ctx, err))
+}
+
+// fill is io.ReadFull into a.p.
+func (a *attempt) fill(body io.Reader) (n int, err error) {
+	if a.grow == nil {
+		return io.ReadFull(body, a.p)
+	}
+	for n < len(a.p) && err == nil {
+		var m int
+		m, err = body.Read(a.p[n:])
+		if n += m; m > 0 {
+			a.grow(n)
+		}
+	}
+	switch {
+	case n == len(a.p):
+		return n, nil
+	case errors.Is(err, io.EOF):
+		return n, io.ErrUnexpectedEOF
+	}
+	return n, err
 }
 
 type readerFunc func([]byte) (int, error)

@@ -53,6 +53,10 @@ var errBudget = fmt.Errorf("out of time: %w", errdefs.ErrUnavailable)
 
 // ReadBlock implements block.Source.
 func (r *repository) ReadBlock(ctx context.Context, ref block.Ref, dst []byte) ([]byte, error) {
+	return r.readBlock(ctx, ref, dst, nil)
+}
+
+func (r *repository) readBlock(ctx context.Context, ref block.Ref, dst []byte, arrived func(int)) ([]byte, error) {
 	if ref.Size <= 0 || ref.Size > block.MaxSection || ref.Offset < 0 || ref.Blob.Validate() != nil {
 		return dst, fmt.Errorf("%v: bad reference: %w", ref, errdefs.ErrInvalidArgument)
 	}
@@ -62,7 +66,7 @@ func (r *repository) ReadBlock(ctx context.Context, ref block.Ref, dst []byte) (
 	defer r.c.tasks.Done()
 	begin := time.Now()
 	out := slices.Grow(dst, ref.Size)[:len(dst)+ref.Size]
-	err := r.read(ctx, ref, out[len(dst):])
+	err := r.read(ctx, ref, &arrival{p: out[len(dst):], tell: arrived})
 	r.c.metrics.blocks.WithLabelValues(result(err)).Inc()
 	r.c.metrics.seconds.Observe(time.Since(begin).Seconds())
 	if err != nil {
@@ -73,7 +77,7 @@ func (r *repository) ReadBlock(ctx context.Context, ref block.Ref, dst []byte) (
 
 // read goes through the hosts, and again after a while when one of them may
 // have an answer then.
-func (r *repository) read(ctx context.Context, ref block.Ref, p []byte) error {
+func (r *repository) read(ctx context.Context, ref block.Ref, in *arrival) error {
 	whole := ctx
 	ctx, cancel := context.WithTimeoutCause(ctx, r.c.opts.Budget, errBudget)
 	defer cancel()
@@ -82,7 +86,7 @@ func (r *repository) read(ctx context.Context, ref block.Ref, p []byte) error {
 	defer context.AfterFunc(r.c.ctx, func() { stop(errClosed) })() //nolint:contextcheck // Close ends reads too
 	ctx = docker.WithScope(ctx, "repository:"+r.name.path+":pull")
 	for n := 0; ; n++ {
-		err := r.round(ctx, ref, p)
+		err := r.round(ctx, ref, in)
 		switch {
 		case err == nil:
 			return nil
@@ -104,7 +108,7 @@ func (r *repository) read(ctx context.Context, ref block.Ref, p []byte) error {
 
 // round asks each host once, and returns a final error when none is worth
 // asking again.
-func (r *repository) round(ctx context.Context, ref block.Ref, p []byte) error {
+func (r *repository) round(ctx context.Context, ref block.Ref, in *arrival) error {
 	ns, err := r.c.namespace(r.name.host) //nolint:contextcheck // what it makes outlives this read
 	if err != nil {
 		return final{fmt.Errorf("%w: %w", err, errdefs.ErrUnavailable)}
@@ -117,14 +121,18 @@ func (r *repository) round(ctx context.Context, ref block.Ref, p []byte) error {
 	again := false
 	for _, e := range hosts {
 		b := r.blob(e, ref)
-		a := &attempt{r: r, e: e, b: b, ref: ref, p: p}
+		a := &attempt{r: r, e: e, b: b, ref: ref}
+		var first bool
+		if a.p, first = in.room(); first {
+			a.grow = func(n int) { in.grow(n, b) }
+		}
 		err := a.do(ctx)
 		if err == nil && len(hosts) > 1 {
-			err = ref.Verify(p)
+			err = ref.Verify(a.p)
 		}
 		if err == nil {
 			e.lane.mark(true)
-			return nil
+			return in.settle(a.p)
 		}
 		errs = append(errs, err)
 		if ctx.Err() != nil {
