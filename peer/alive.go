@@ -35,11 +35,8 @@ func (c *conn) check() {
 		c.watching = false
 		return
 	}
-	silence, last := c.r.opts.Silence, time.Unix(0, c.heard.Load())
-	if c.since.After(last) {
-		last = c.since
-	}
-	switch quiet := time.Since(last); {
+	silence := c.r.opts.Silence
+	switch quiet := c.quietFor(); {
 	case quiet >= silence:
 		c.watching = false
 		c.close(fmt.Errorf("%s: %w for %v", c.vm, errSilent, quiet))
@@ -49,4 +46,59 @@ func (c *conn) check() {
 		c.out.say(framePing, 0, 0, nil)
 	}
 	c.watch.Reset(silence / 4)
+}
+
+// quietFor returns for how long we have waited for a sign of life. The caller
+// holds mu.
+func (c *conn) quietFor() time.Duration {
+	last := time.Unix(0, c.heard.Load())
+	if c.since.After(last) {
+		last = c.since
+	}
+	return time.Since(last)
+}
+
+// quiet is quietFor, 0 while nothing is expected.
+func (c *conn) quiet() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.watching {
+		return 0
+	}
+	return c.quietFor()
+}
+
+// pace is how fast blocks come in on a connection while we wait for some.
+type pace struct {
+	since time.Time
+	bytes int64   // received until then
+	rate  float64 // smoothed, bytes a second
+}
+
+// goodPace is how long a block may still take that waits for its turn behind
+// others on the connection, and not count as late.
+const goodPace = time.Second
+
+// coming reports whether the block of a call, though nothing or little of it is
+// here, can be expected soon: the connection is busy with what we asked for
+// before.
+func (c *conn) coming(tag uint32) bool {
+	now, in := time.Now(), c.bytes.Load()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if d := now.Sub(c.pace.since); d >= c.r.opts.KeepAlive {
+		if d < time.Second {
+			c.pace.rate = (c.pace.rate + float64(in-c.pace.bytes)/d.Seconds()) / 2
+		} else {
+			c.pace.rate = 0 // begins anew
+		}
+		c.pace.since, c.pace.bytes = now, in
+	}
+	before := 0
+	for t, k := range c.calls {
+		if t <= tag {
+			before += k.missing()
+		}
+	}
+	return float64(before) <= c.pace.rate*goodPace.Seconds()
 }

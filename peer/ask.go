@@ -3,6 +3,7 @@ package peer
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/containerd/errdefs"
 
@@ -28,9 +29,9 @@ func (l *lease) refused() bool {
 // handle that is refused is refused as well.
 func (c *conn) open(function, token string) *lease {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	l := c.leases[function]
 	if l != nil && l.token == token && !l.refused() {
-		c.mu.Unlock()
 		return l
 	}
 	if l == nil {
@@ -41,29 +42,32 @@ func (c *conn) open(function, token string) *lease {
 	}
 	l.token, l.call = token, newCall(block.Ref{}, nil)
 	c.leases[function] = l
-	c.mu.Unlock()
-	c.begin(l.call, frameOpen, 0, open{l.handle, function, token}.append(nil))
+	c.beginLocked(l.call, frameOpen, 0, open{l.handle, function, token}.append(nil)) // before anybody asks with the handle
 	return l
 }
 
 // get asks for a block and fills dst, which is as long as the block.
 func (c *conn) get(ctx context.Context, l *lease, ref block.Ref, dst []byte, flags uint8, arrived func(int)) error {
+	if c.pushing(ref) {
+		return fmt.Errorf("%s is sending %v already: %w", c.vm, ref, errdefs.ErrUnavailable)
+	}
 	asked, path, hops := c.r.waits.ask(ref.Sum, idOf(c.vm))
 	defer c.r.waits.answered(ref.Sum, asked)
 	k := newCall(ref, dst)
 	tag := c.begin(k, frameGet, flags, get{handle: l.handle, hops: hops, ref: ref, path: path}.append(nil))
-	signs := 0
+	tick := time.NewTicker(c.r.opts.KeepAlive)
+	defer tick.Stop()
+	before, alive := 0, false
 	for {
 		k.mu.Lock()
 		n, done, err := k.n, k.done, k.err
-		alive := k.signs > signs
-		signs = k.signs
 		told := k.path
 		k.path = nil
 		k.mu.Unlock()
-		if n > 0 || alive {
+		if n > before || told != nil || alive {
 			arrived(n)
 		}
+		before, alive = n, false
 		switch {
 		case done && err == nil && n != len(dst):
 			return fmt.Errorf("%v from %s: %d of %d bytes: %w", ref, c.vm, n, len(dst), errdefs.ErrDataLoss)
@@ -77,6 +81,8 @@ func (c *conn) get(ctx context.Context, l *lease, ref block.Ref, dst []byte, fla
 		}
 		select {
 		case <-k.news:
+		case <-tick.C:
+			alive = c.coming(tag)
 		case <-ctx.Done():
 			c.giveUp(tag, k)
 			return ctx.Err()

@@ -23,7 +23,6 @@ type call struct {
 	reading bool       // the connection's reader is writing to dst
 	gone    bool       // nobody waits: nothing is written to dst any more
 	path    []id       // of the last NOT_YET
-	signs   int        // of life
 	holds   bool       // a FOLLOW that was accepted
 	numbers []int      // of an ORDERED
 	done    bool
@@ -44,6 +43,20 @@ func (k *call) change(f func()) {
 	case k.news <- struct{}{}:
 	default:
 	}
+}
+
+// untouched reports whether the block is still waited for, and nothing has come.
+func (k *call) untouched() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.n == 0 && !k.reading && !k.gone && !k.done
+}
+
+// missing returns how many bytes of the block are still to come.
+func (k *call) missing() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.dst) - k.n
 }
 
 func (k *call) finish(err error) {
@@ -73,6 +86,11 @@ func (k *call) leave() {
 func (c *conn) begin(k *call, what kind, flags uint8, payload []byte) uint32 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.beginLocked(k, what, flags, payload)
+}
+
+// beginLocked is begin for a caller that holds mu.
+func (c *conn) beginLocked(k *call, what kind, flags uint8, payload []byte) uint32 {
 	c.tag++
 	tag := c.tag
 	if c.ctx.Err() != nil {
@@ -161,7 +179,7 @@ func (c *conn) reply(h header, p []byte) error {
 	switch h.kind {
 	case frameNotYet:
 		path := r.path()
-		k.change(func() { k.path, k.signs = path, k.signs+1 })
+		k.change(func() { k.path = path })
 		return r.end("NOT_YET")
 	case frameOrdered:
 		numbers := r.order()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -196,10 +197,11 @@ func (f *follower) push(ref block.Ref) bool {
 		return false
 	}
 	ctx, cancel := context.WithCancel(c.ctx)
+	s := &sending{sum: ref.Sum, stream: c.stream(), cancel: cancel, done: make(chan struct{})}
 	c.mu.Lock()
 	c.tag++
 	tag := c.tag
-	c.sends[tag] = cancel
+	c.sends[tag] = s
 	c.mu.Unlock()
 	end := func() {
 		tap.Close()
@@ -207,17 +209,48 @@ func (f *follower) push(ref block.Ref) bool {
 		c.mu.Lock()
 		delete(c.sends, tag)
 		c.mu.Unlock()
+		close(s.done)
 	}
 	started := c.start(func() {
 		defer c.r.pushed(f)
 		defer end()
 		c.r.metrics.pushes.Add(1)
-		c.sendPush(ctx, tag, push{f.handle, ref}, tap)
+		c.sendPush(ctx, tag, push{f.handle, ref}, tap, s)
 	})
 	if !started {
 		end()
 	}
 	return started
+}
+
+// sending is a block that we push.
+type sending struct {
+	sum    block.Sum // zero when it is not wanted; guarded by conn.mu
+	stream uint64
+	urged  atomic.Bool // somebody waits for it
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+func (s *sending) class() class {
+	if s.urged.Load() {
+		return answers
+	}
+	return pushes
+}
+
+func (s *sending) urge(c *conn) {
+	s.urged.Store(true)
+	c.out.urge(s.stream)
+}
+
+func (c *conn) serveUrge(tag uint32) {
+	c.mu.Lock()
+	s := c.sends[tag]
+	c.mu.Unlock()
+	if s != nil {
+		s.urge(c)
+	}
 }
 
 // wants reports whether a follower may still have the function, and is not
@@ -239,13 +272,13 @@ func (c *conn) wants(handle uint32, ref block.Ref) bool {
 
 // sendPush announces a block together with its first piece: the other side waits
 // for it from then on.
-func (c *conn) sendPush(ctx context.Context, tag uint32, m push, tap block.Tap) {
+func (c *conn) sendPush(ctx context.Context, tag uint32, m push, tap block.Tap, s *sending) {
 	announced := false
-	t := transfer{class: pushes, header: header{kind: frameData, flags: flagPush, tag: tag}, stream: c.stream()}
+	t := transfer{class: s.class, header: header{kind: frameData, flags: flagPush, tag: tag}, stream: s.stream}
 	err := c.sendTap(ctx, t, &opening{Tap: tap, first: func() error {
 		announced = true
 		body := m.append(nil)
-		return c.out.send(ctx, pushes, &packet{
+		return c.out.send(ctx, s.class(), &packet{
 			header: header{framePush, 0, tag, uint32(len(body))}, stream: t.stream, body: body,
 		})
 	}}, func() {})

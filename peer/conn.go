@@ -27,6 +27,9 @@ type conn struct {
 	dialed bool
 	out    *writer
 	heard  atomic.Int64 // when the last byte came, Unix ns
+	bytes  atomic.Int64 // that came
+
+	stirred time.Time // the reader's
 
 	ctx    context.Context // ends with the connection
 	cancel context.CancelCauseFunc
@@ -39,23 +42,24 @@ type conn struct {
 	leases map[string]*lease    // what we may ask for, by function
 	handle uint32
 
-	grants  map[uint32]*grant             // what they may ask for, by their handle
-	serves  map[uint32]*serving           // what they asked, by their tag
-	sends   map[uint32]context.CancelFunc // what we push, by our tag
-	streams uint64                        // transfers begun
-	proven  bool                          // it has shown a token of the VM that it says it is
+	grants  map[uint32]*grant   // what they may ask for, by their handle
+	serves  map[uint32]*serving // what they asked, by their tag
+	sends   map[uint32]*sending // what we push, by our tag
+	streams uint64              // transfers begun
+	proven  bool                // it has shown a token of the VM that it says it is
 
 	since    time.Time   // when we began to expect something
 	pinged   time.Time   // when we asked whether it lives
 	watch    *time.Timer // runs check; nil before the first time
 	watching bool
+	pace     pace
 }
 
 func newConn(r *Relay, c net.Conn, vm string, dialed bool) *conn {
 	k := &conn{
 		r: r, net: c, vm: vm, dialed: dialed, out: newWriter(c, r.uplink),
 		calls: map[uint32]*call{}, pushed: map[uint32]*incoming{}, leases: map[string]*lease{},
-		grants: map[uint32]*grant{}, serves: map[uint32]*serving{}, sends: map[uint32]context.CancelFunc{},
+		grants: map[uint32]*grant{}, serves: map[uint32]*serving{}, sends: map[uint32]*sending{},
 	}
 	k.ctx, k.cancel = context.WithCancelCause(r.ctx)
 	k.heard.Store(time.Now().UnixNano())
@@ -150,6 +154,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.net.Read(p)
 	if n > 0 {
 		c.heard.Store(time.Now().UnixNano())
+		c.bytes.Add(int64(n))
 	}
 	return n, err
 }
@@ -192,7 +197,7 @@ func (c *conn) read() error {
 	}
 }
 
-func known(k kind) bool { return k >= framePing && k <= frameCancel }
+func known(k kind) bool { return k >= framePing && k <= frameUrge }
 
 // frame acts on a frame that is no DATA. p is valid until it returns.
 func (c *conn) frame(h header, p []byte) error {
@@ -212,6 +217,8 @@ func (c *conn) frame(h header, p []byte) error {
 		return c.serveOrder(h, p)
 	case frameCancel:
 		c.serveCancel(h)
+	case frameUrge:
+		c.serveUrge(h.tag)
 	case framePush:
 		return c.receive(h, p)
 	case frameEnd, frameAbort:
@@ -227,6 +234,7 @@ func (c *conn) frame(h header, p []byte) error {
 
 // data takes a piece of a block to where it belongs.
 func (c *conn) data(h header, in *bufio.Reader) error {
+	c.stir()
 	if h.push() {
 		return c.receivePiece(h, in)
 	}

@@ -142,7 +142,7 @@ func (f *following) follow(r *Relay, want followed) (*followed, error) {
 	r.mu.Lock()
 	n := r.neighbour(want.peer)
 	r.mu.Unlock()
-	if usable, _ := n.usable(time.Now()); !usable {
+	if !n.usable(time.Now()) {
 		return nil, fmt.Errorf("%s is left alone: %w", n.vm, errdefs.ErrUnavailable)
 	}
 	c, err := n.connect(ctx)

@@ -46,9 +46,10 @@ const (
 	frameOrder   kind = 17
 	frameOrdered kind = 18
 	frameCancel  kind = 19
+	frameUrge    kind = 20
 )
 
-// flagPush marks DATA, END, ABORT and CANCEL of a push: the tag is then of the
+// flagPush marks DATA, END, ABORT, CANCEL and URGE of a push: the tag is then of the
 // side that pushes. Without it the tag is of the side that asked.
 const flagPush = 1
 

@@ -22,10 +22,14 @@ const (
 const (
 	// corruptFor is how long a VM that gave bad bytes is not asked (PN-03).
 	corruptFor = 30 * time.Second
-	// slowFor is how long a slow VM is asked last.
-	slowFor = 10 * time.Second
-	// slowAfter is how often in a row a VM must lose before it is slow.
+	// A slow VM is not asked for a time that doubles.
+	firstSlow = 2 * time.Second
+	lastSlow  = 30 * time.Second
+	// slowAfter is how often, and slowSpan for how long, a VM must lose without
+	// winning once before it is slow: a lost segment is no reason. One that has
+	// been slow is slow again when it loses once.
 	slowAfter = 3
+	slowSpan  = 500 * time.Millisecond
 )
 
 // neighbour is another VM as we know it. There is one for each VM that we ever
@@ -42,7 +46,10 @@ type neighbour struct {
 	notBefore time.Time
 	corrupt   time.Time // until when
 	slow      time.Time // until when
+	slowed    int       // how often it was slow, without much success between
 	losses    int       // in a row
+	lossSince time.Time
+	wins      int // in a row
 }
 
 // dialing is an attempt to connect, for all who want it.
@@ -77,12 +84,50 @@ func (n *neighbour) live() *conn {
 	return nil
 }
 
-// usable reports whether there is reason to ask n now, and whether it should be
-// asked after others.
-func (n *neighbour) usable(now time.Time) (usable, slow bool) {
+// usable reports whether there is reason to ask n now: it can be reached as far
+// as we know, has given no bad bytes, and is not slow.
+func (n *neighbour) usable(now time.Time) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return !now.Before(n.corrupt) && !now.Before(n.notBefore), now.Before(n.slow)
+	return !now.Before(n.corrupt) && !now.Before(n.notBefore) && !now.Before(n.slow)
+}
+
+// quiet reports whether we have waited for a sign of life from n for half of the
+// time after which it is given up: others are asked first.
+func (n *neighbour) quiet() bool {
+	c := n.live()
+	return c != nil && c.quiet() >= c.r.opts.Silence/2
+}
+
+// lost notes that n was slower than another one, and reports whether it is slow
+// by now.
+func (n *neighbour) lost() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	now := time.Now()
+	n.wins = 0
+	if n.losses++; n.losses == 1 {
+		n.lossSince = now
+	}
+	if n.slowed == 0 && (n.losses < slowAfter || now.Sub(n.lossSince) < slowSpan) {
+		return false
+	}
+	n.losses = 0
+	n.slow = now.Add(min(firstSlow<<min(n.slowed, 8), lastSlow))
+	n.slowed++
+	return true
+}
+
+// enoughWins makes up for having been slow.
+const enoughWins = 16
+
+func (n *neighbour) won() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.losses = 0
+	if n.wins++; n.wins >= enoughWins {
+		n.slowed = 0
+	}
 }
 
 // connect returns the connection, made now if there is none.

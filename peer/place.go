@@ -146,8 +146,8 @@ func (p *placed) children() int {
 }
 
 // Sources is that of fetch.Upstreams: the upstream of the block's stripe, then
-// the ancestors. VMs that cannot be reached or gave bad bytes are left out,
-// slow ones come last.
+// the ancestors. VMs that cannot be reached, gave bad bytes or are slow are left
+// out, those that have become quiet come last.
 func (r *Relay) Sources(ref block.Ref) []block.Source {
 	at := r.opts.Catalog.find(ref)
 	if len(at) == 0 {
@@ -159,7 +159,7 @@ func (r *Relay) Sources(ref block.Ref) []block.Source {
 		return nil
 	}
 	now := time.Now()
-	var quick, slow []block.Source
+	var good, quiet []block.Source
 	var names []string
 	for _, a := range at {
 		p := r.places[a.function]
@@ -176,18 +176,17 @@ func (r *Relay) Sources(ref block.Ref) []block.Source {
 				continue
 			}
 			n := r.neighbour(peer)
-			usable, isSlow := n.usable(now)
-			if !usable {
+			if !n.usable(now) {
 				continue
 			}
 			names = append(names, peer.VM)
 			src := &source{n: n, function: a.function, token: p.place.Token}
-			if isSlow {
-				slow = append(slow, src)
+			if n.quiet() {
+				quiet = append(quiet, src)
 			} else {
-				quick = append(quick, src)
+				good = append(good, src)
 			}
 		}
 	}
-	return append(quick, slow...)
+	return append(good, quiet...)
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/containerd/errdefs"
 
@@ -33,7 +34,10 @@ func (c *conn) receive(h header, p []byte) error {
 	if again {
 		return fmt.Errorf("PUSH with a tag in use: %w", errProtocol)
 	}
-	in := c.offer(m)
+	in := c.adopt(m)
+	if in == nil {
+		in = c.offer(h.tag, m)
+	}
 	c.mu.Lock()
 	c.pushed[h.tag] = in
 	c.expect()
@@ -45,9 +49,48 @@ func (c *conn) receive(h header, p []byte) error {
 	return nil
 }
 
+// adopt takes a push as the answer to our own GET of the block, which crossed
+// it on the way.
+func (c *conn) adopt(m push) *incoming {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for tag, k := range c.calls {
+		if k.dst == nil || k.ref != m.ref || !k.untouched() {
+			continue
+		}
+		delete(c.calls, tag)
+		c.out.say(frameCancel, 0, tag, nil)
+		return &incoming{sink: &adopted{k}, ref: m.ref}
+	}
+	return nil
+}
+
+// adopted is the Sink of a block that we asked for and that was on its way.
+type adopted struct{ k *call }
+
+func (a *adopted) Buffer() []byte { return a.k.dst }
+
+// begin reports whether a piece may be read into Buffer, until Arrived or End.
+func (a *adopted) begin() bool {
+	a.k.mu.Lock()
+	defer a.k.mu.Unlock()
+	a.k.reading = !a.k.gone
+	return a.k.reading
+}
+
+func (a *adopted) Arrived(n int) bool {
+	a.k.change(func() { a.k.n, a.k.reading = n, false })
+	return true
+}
+
+func (a *adopted) End(err error) {
+	a.k.change(func() { a.k.reading = false })
+	a.k.finish(err)
+}
+
 // offer returns nil where the block is not wanted: it is here or on its way, or
 // is none of the function's that we follow there.
-func (c *conn) offer(m push) *incoming {
+func (c *conn) offer(tag uint32, m push) *incoming {
 	c.mu.Lock()
 	function, full := "", len(c.pushed) >= maxPushed
 	for name, l := range c.leases {
@@ -62,11 +105,47 @@ func (c *conn) offer(m push) *incoming {
 	if ours, _ := c.r.opts.Catalog.holds(function, m.ref); !ours {
 		return nil
 	}
-	sink, err := c.r.blocks.Offer(c.ctx, m.ref, func(err error) { c.r.corrupt(c.vm, function, err) })
+	sink, err := c.r.blocks.Offer(c.ctx, m.ref, &pusher{c, tag, function})
 	if err != nil {
 		return nil
 	}
 	return &incoming{sink: sink, ref: m.ref}
+}
+
+// pusher is the Sender of a block that is pushed to us.
+type pusher struct {
+	c        *conn
+	tag      uint32
+	function string
+}
+
+// Urge tells the other side that somebody waits for the block.
+func (p *pusher) Urge() { p.c.out.say(frameUrge, flagPush, p.tag, nil) }
+
+// Corrupt blames the other side.
+func (p *pusher) Corrupt(err error) { p.c.r.corrupt(p.c.vm, p.function, err) }
+
+// stir shows, now and then, those who wait for pushes that have not begun that
+// the other side lives. The reader calls it.
+func (c *conn) stir() {
+	now := time.Now()
+	if now.Sub(c.stirred) < c.r.opts.KeepAlive {
+		return
+	}
+	c.stirred = now
+	c.mu.Lock()
+	var waiting []*incoming
+	for _, i := range c.pushed {
+		if i != nil && i.n == 0 {
+			waiting = append(waiting, i)
+		}
+	}
+	c.mu.Unlock()
+	for _, i := range waiting {
+		if _, ok := i.sink.(*adopted); !ok {
+			i.sink.Arrived(0) // that it is not wanted is seen with the first piece
+		}
+	}
 }
 
 // receivePiece reads DATA of a push into its place.
@@ -82,18 +161,40 @@ func (c *conn) receivePiece(h header, in *bufio.Reader) error {
 	if i.n+int(h.size) > i.ref.Size {
 		return fmt.Errorf("%v: more than %d bytes: %w", i.ref, i.ref.Size, errProtocol)
 	}
+	if a, ok := i.sink.(*adopted); ok && !a.begin() {
+		c.unwant(h.tag, i)
+		_, err := in.Discard(int(h.size))
+		return err
+	}
 	if _, err := io.ReadFull(in, i.sink.Buffer()[i.n:i.n+int(h.size)]); err != nil {
 		return err
 	}
 	i.n += int(h.size)
 	if !i.sink.Arrived(i.n) {
-		c.mu.Lock()
-		c.pushed[h.tag] = nil // until its END or ABORT
-		c.mu.Unlock()
-		i.sink.End(errNotWanted)
-		c.out.say(frameCancel, flagPush, h.tag, nil)
+		c.unwant(h.tag, i)
 	}
 	return nil
+}
+
+// unwant cancels a push. Until its END or ABORT comes the rest is discarded.
+func (c *conn) unwant(tag uint32, i *incoming) {
+	c.mu.Lock()
+	c.pushed[tag] = nil
+	c.mu.Unlock()
+	i.sink.End(errNotWanted)
+	c.out.say(frameCancel, flagPush, tag, nil)
+}
+
+// pushing reports whether the block is being pushed to us, and wanted.
+func (c *conn) pushing(ref block.Ref) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, i := range c.pushed {
+		if i != nil && i.ref == ref {
+			return true
+		}
+	}
+	return false
 }
 
 // received takes the END or ABORT of a push.

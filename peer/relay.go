@@ -36,9 +36,8 @@ type Blocks interface {
 	// It does not wait.
 	Watch(ref block.Ref) (block.Tap, error)
 	// Offer takes a block that is being pushed, or says that it is not wanted. It
-	// does not wait. bad is called, from anywhere, if the bytes are not the block
-	// although the sender vouched for them.
-	Offer(ctx context.Context, ref block.Ref, bad func(error)) (block.Sink, error)
+	// does not wait.
+	Offer(ctx context.Context, ref block.Ref, by block.Sender) (block.Sink, error)
 }
 
 // Defaults of Options.

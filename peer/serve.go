@@ -74,8 +74,9 @@ func (c *conn) serveCancel(h header) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if h.push() {
-		if cancel := c.sends[h.tag]; cancel != nil {
-			cancel()
+		if s := c.sends[h.tag]; s != nil {
+			s.cancel()
+			s.sum = block.Sum{}
 		}
 	} else if s := c.serves[h.tag]; s != nil {
 		s.cancel()
@@ -118,6 +119,7 @@ func (c *conn) answer(ctx context.Context, tag uint32, function string, m get, s
 		}
 		return
 	}
+	c.crossed(ctx, tag, m.ref.Sum)
 	f, err := c.r.blocks.Open(ctx, m.ref)
 	switch {
 	case err == nil:
@@ -135,13 +137,44 @@ func (c *conn) answer(ctx context.Context, tag uint32, function string, m get, s
 		var tap block.Tap
 		if tap, err = c.r.blocks.Tap(ctx, m.ref); err == nil {
 			defer tap.Close()
-			t := transfer{class: answers, header: header{kind: frameData, tag: tag}, stream: c.stream()}
+			t := transfer{
+				class: func() class { return answers }, header: header{kind: frameData, tag: tag}, stream: c.stream(),
+			}
 			err = c.sendTap(ctx, t, tap, func() {
 				c.out.say(frameNotYet, 0, tag, appendPath(nil, c.r.waits.path(m.ref.Sum)))
 			})
 		}
 	}
 	c.finish(0, tag, err)
+}
+
+// crossed waits while a block that is asked for is on its way already: we push
+// it, and had begun before the GET came. The asker sees that and takes it.
+func (c *conn) crossed(ctx context.Context, tag uint32, sum block.Sum) {
+	c.mu.Lock()
+	var s *sending
+	for _, o := range c.sends {
+		if o.sum == sum {
+			s = o
+		}
+	}
+	c.mu.Unlock()
+	if s == nil {
+		return
+	}
+	s.urge(c)
+	tick := time.NewTicker(c.r.opts.KeepAlive)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.done:
+			return
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			c.out.say(frameNotYet, 0, tag, appendPath(nil, []id{c.r.waits.self}))
+		}
+	}
 }
 
 // finish ends a transfer with our verdict.
@@ -194,8 +227,8 @@ func (c *conn) sendFile(ctx context.Context, tag uint32, f *os.File, size int) e
 
 // transfer is what the DATA of one block have in common.
 type transfer struct {
-	class
-	header
+	class  func() class
+	header header
 	stream uint64
 }
 
@@ -212,8 +245,8 @@ func (c *conn) sendTap(ctx context.Context, t transfer, tap block.Tap, wait func
 		}
 		for len(p) > 0 {
 			n := min(len(p), pieceSize)
-			t.size = uint32(n)
-			if err := c.out.send(ctx, t.class, &packet{header: t.header, stream: t.stream, body: p[:n:n]}); err != nil {
+			t.header.size = uint32(n)
+			if err := c.out.send(ctx, t.class(), &packet{header: t.header, stream: t.stream, body: p[:n:n]}); err != nil {
 				return err
 			}
 			p = p[n:]

@@ -53,29 +53,15 @@ func (r *Relay) avoid(function, vm string) {
 	}
 }
 
-func (n *neighbour) won() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.losses = 0
-}
-
 // Late is that of fetch.Judge. Who loses again and again is slow.
 func (r *Relay) Late(_ block.Ref, src block.Source) {
 	s, ok := src.(*source)
 	if !ok {
 		return
 	}
-	n := s.n
-	n.mu.Lock()
-	n.losses++
-	slow := n.losses >= slowAfter
-	if slow {
-		n.losses, n.slow = 0, time.Now().Add(slowFor)
-	}
-	n.mu.Unlock()
-	if slow {
+	if s.n.lost() {
 		r.metrics.slow.Add(1)
-		r.report(n.vm, Slow)
+		r.report(s.n.vm, Slow)
 	}
 }
 

@@ -6,13 +6,17 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"github.com/opencontainers/go-digest"
 	"go.uber.org/goleak"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/faasnet/faasnet/fs/block"
 	"github.com/faasnet/faasnet/fs/block/blocktest"
@@ -38,18 +42,24 @@ type world struct {
 	layer  *blocktest.Layer
 	origin *blocktest.Counter
 	from   func(vm string) block.Source // the registry as a VM sees it
+	wrap   func(Blocks) Blocks          // what the next VMs give to others
 }
 
 // inWorld runs a test with an image of that many incompressible blocks.
-func inWorld(t *testing.T, blocks int, test func(*world)) {
+func inWorld(t *testing.T, blocks int, test func(*testing.T, *world)) {
 	t.Helper()
-	layer := blocktest.Cut(blocktest.Random(1, blocks*blockSize), blockSize)
+	inWorldOf(t, blocks, blockSize, test)
+}
+
+func inWorldOf(t *testing.T, blocks, size int, test func(*testing.T, *world)) {
+	t.Helper()
+	layer := blocktest.Cut(blocktest.Random(1, blocks*size), size)
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, layer: layer, key: ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))}
 		w.net.Latency = time.Millisecond
 		w.origin = blocktest.Count(layer.Source())
 		w.from = func(string) block.Source { return w.origin }
-		test(w)
+		test(t, w)
 	})
 }
 
@@ -64,6 +74,7 @@ type vm struct {
 	relay   *Relay
 	stop    context.CancelFunc
 	done    chan error
+	dead    atomic.Bool
 
 	mu      sync.Mutex
 	reports []Report
@@ -95,6 +106,9 @@ func (w *world) start(name string, rate int64, change ...func(*Options)) *vm {
 		w.t.Fatal(err)
 	}
 	origin := w.from(name)
+	if _, streams := origin.(block.Streamer); !streams {
+		origin = v.alive(origin)
+	}
 	v.fetcher, err = fetch.New(v.store, func(digest.Digest) block.Source { return origin }, fetch.Options{
 		Upstreams: v.relay, OnReceive: v.relay.Received, OnTouch: v.catalog.Touched,
 	})
@@ -105,8 +119,11 @@ func (w *world) start(name string, rate int64, change ...func(*Options)) *vm {
 	v.catalog.SetLayers(function, []Layer{{w.layer.Digest, w.layer.Table}})
 	ctx, stop := context.WithCancel(context.Background())
 	v.stop = stop
-	l := v.host.Listen()
-	go func() { v.done <- v.relay.Run(ctx, l, v.fetcher) }()
+	l, give := v.host.Listen(), Blocks(v.fetcher)
+	if w.wrap != nil {
+		give = w.wrap(give)
+	}
+	go func() { v.done <- v.relay.Run(ctx, l, give) }()
 	w.t.Cleanup(func() {
 		stop()
 		err := <-v.done
@@ -116,6 +133,23 @@ func (w *world) start(name string, rate int64, change ...func(*Options)) *vm {
 	})
 	synctest.Wait()
 	return v
+}
+
+// kill ends v as kill -9 does: it says nothing, does nothing, hears nothing.
+func (v *vm) kill() {
+	v.dead.Store(true)
+	v.host.Kill()
+	v.stop()
+}
+
+// alive is src for as long as v lives.
+func (v *vm) alive(src block.Source) block.Source {
+	return block.SourceFunc(func(ctx context.Context, ref block.Ref, dst []byte) ([]byte, error) {
+		if v.dead.Load() {
+			return dst, errdefs.ErrPermissionDenied
+		}
+		return src.ReadBlock(ctx, ref, dst)
+	})
 }
 
 func (v *vm) peer() Peer { return Peer{v.name, v.host.Address()} }
@@ -207,4 +241,135 @@ func (v *vm) reported(f Fault) (vms []string) {
 		}
 	}
 	return vms
+}
+
+// readAll reads all blocks as a container would that is quick: some at a time,
+// in order.
+func (v *vm) readAll() error {
+	var g errgroup.Group
+	g.SetLimit(4)
+	for i := range v.w.layer.Table.Len() {
+		g.Go(func() error { return v.read(i) })
+	}
+	return g.Wait()
+}
+
+// all runs f for all VMs at once and reports what fails.
+func (w *world) all(vms []*vm, f func(*vm) error) {
+	w.t.Helper()
+	var wg sync.WaitGroup
+	for _, v := range vms {
+		wg.Go(func() {
+			if err := f(v); err != nil {
+				w.t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// asked returns how often the registry was asked for each block.
+func (w *world) asked() (most, total int) {
+	counts := map[int]int{}
+	for _, r := range w.origin.Refs() {
+		counts[r.Number]++
+		most = max(most, counts[r.Number])
+		total++
+	}
+	return most, total
+}
+
+// binary starts n VMs as one complete binary tree.
+func (w *world) binary(n int, rate int64) []*vm {
+	w.t.Helper()
+	var vms []*vm
+	for i := range n {
+		vms = append(vms, w.start(fmt.Sprint("vm", i), rate))
+	}
+	for i, v := range vms {
+		p := Place{Epoch: 1, Token: v.token(), Stripes: []Stripe{heap(vms, i)}}
+		v.place(p)
+	}
+	time.Sleep(100 * time.Millisecond)
+	return vms
+}
+
+// heap is the place of VM i in a complete binary tree of vms.
+func heap(vms []*vm, i int) Stripe {
+	var s Stripe
+	for up := i; up > 0; {
+		up = (up - 1) / 2
+		if s.Upstream.VM == "" {
+			s.Upstream = vms[up].peer()
+		} else {
+			s.Ancestors = append(s.Ancestors, vms[up].peer())
+		}
+	}
+	for _, d := range []int{2*i + 1, 2*i + 2} {
+		if d < len(vms) {
+			s.Downstream = append(s.Downstream, vms[d].peer())
+		}
+	}
+	return s
+}
+
+// striped starts n VMs as two interior-disjoint binary trees: the first half is
+// the interior of one, the second half that of the other.
+func (w *world) striped(n int, rate int64) []*vm {
+	w.t.Helper()
+	var vms []*vm
+	for i := range n {
+		vms = append(vms, w.start(fmt.Sprint("vm", i), rate))
+	}
+	half := n / 2
+	order := append(append([]*vm{}, vms[half:]...), vms[:half]...)
+	for i, v := range vms {
+		v.place(Place{Epoch: 1, Token: v.token(), Stripes: []Stripe{heap(vms, i), heap(order, (i+n-half)%n)}})
+	}
+	time.Sleep(100 * time.Millisecond)
+	return vms
+}
+
+type blob = digest.Digest
+
+func isNotFound(err error) bool { return errdefs.IsNotFound(err) }
+
+func (v *vm) mustReadAll() {
+	v.w.t.Helper()
+	if err := v.readAll(); err != nil {
+		v.w.t.Error(err)
+	}
+}
+
+func (v *vm) neighbourOf(u *vm) *neighbour {
+	v.relay.mu.Lock()
+	defer v.relay.mu.Unlock()
+	return v.relay.neighbour(u.peer())
+}
+
+// lies gives wrong bytes under a good verdict, and hides what is stored so that
+// all it gives passes through it.
+type lies struct{ Blocks }
+
+func (l lies) Open(context.Context, block.Ref) (*os.File, error) { return nil, errdefs.ErrNotFound }
+
+func (l lies) Tap(ctx context.Context, ref block.Ref) (block.Tap, error) {
+	t, err := l.Blocks.Tap(ctx, ref)
+	return liar{t}, err
+}
+
+func (l lies) Watch(ref block.Ref) (block.Tap, error) {
+	t, err := l.Blocks.Watch(ref)
+	return liar{t}, err
+}
+
+type liar struct{ block.Tap }
+
+func (l liar) Next(ctx context.Context) ([]byte, error) {
+	p, err := l.Tap.Next(ctx)
+	if len(p) > 0 {
+		p = bytes.Clone(p)
+		p[len(p)-1] ^= 1
+	}
+	return p, err
 }

@@ -75,16 +75,23 @@ func (w *writer) send(ctx context.Context, c class, p *packet) error {
 		return err
 	case <-ctx.Done():
 	}
-	w.mu.Lock()
-	i := slices.Index(w.queue[c], p)
-	if i >= 0 {
-		w.queue[c] = slices.Delete(w.queue[c], i, i+1)
-	}
-	w.mu.Unlock()
-	if i < 0 { // being sent
+	if !w.drop(p) { // being sent
 		<-p.done
 	}
 	return ctx.Err()
+}
+
+// drop takes p out of the queue, if it is there.
+func (w *writer) drop(p *packet) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for c := range w.queue {
+		if i := slices.Index(w.queue[c], p); i >= 0 {
+			w.queue[c] = slices.Delete(w.queue[c], i, i+1)
+			return true
+		}
+	}
+	return false
 }
 
 func (w *writer) put(c class, p *packet) {
@@ -95,11 +102,7 @@ func (w *writer) put(c class, p *packet) {
 		w.err = err
 	}
 	if err == nil {
-		i := len(w.queue[c])
-		for i > 0 && w.queue[c][i-1].stream > p.stream {
-			i--
-		}
-		w.queue[c] = slices.Insert(w.queue[c], i, p)
+		w.insert(c, p)
 	}
 	w.mu.Unlock()
 	if err != nil && p.done != nil {
@@ -109,6 +112,27 @@ func (w *writer) put(c class, p *packet) {
 	case w.filled <- struct{}{}:
 	default:
 	}
+}
+
+// insert is called with mu held.
+func (w *writer) insert(c class, p *packet) {
+	i := len(w.queue[c])
+	for i > 0 && w.queue[c][i-1].stream > p.stream {
+		i--
+	}
+	w.queue[c] = slices.Insert(w.queue[c], i, p)
+}
+
+// urge makes what is queued of a push as urgent as an answer.
+func (w *writer) urge(stream uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.queue[pushes] = slices.DeleteFunc(w.queue[pushes], func(p *packet) bool {
+		if p.stream == stream {
+			w.insert(answers, p)
+		}
+		return p.stream == stream
+	})
 }
 
 // run sends until ctx ends or the connection fails.
@@ -211,7 +235,9 @@ func (w *writer) write(ctx context.Context, b *bundle) error {
 			file = p
 		} else if len(p.body) > 0 {
 			b.bufs = append(b.bufs, p.body)
-			memory += len(p.body)
+			if p.kind == frameData {
+				memory += len(p.body)
+			}
 		}
 	}
 	if err := w.conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {

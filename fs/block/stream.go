@@ -27,6 +27,15 @@ type Tap interface {
 	Close()
 }
 
+// Sender is who sends a block unasked. Its methods do not wait.
+type Sender interface {
+	// Urge says that somebody waits for the block.
+	Urge()
+	// Corrupt says that the bytes are not the block, although the sender vouched
+	// for them.
+	Corrupt(err error)
+}
+
 // Sink takes a block that somebody sends unasked. All but its End is called by
 // one goroutine, never waits, and stops with End.
 type Sink interface {
@@ -34,7 +43,8 @@ type Sink interface {
 	// until End.
 	Buffer() []byte
 	// Arrived says that the first n bytes of Buffer are there and will not
-	// change. false is the answer that nobody wants the rest.
+	// change. With the n of the call before it means that the sender is alive.
+	// false is the answer that nobody wants the rest.
 	Arrived(n int) bool
 	// End ends the transfer, exactly once: nil when all has arrived and the
 	// sender vouches for it.

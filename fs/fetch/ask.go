@@ -39,7 +39,8 @@ type race struct {
 // run asks peers and the origin. The next source is asked when the one before
 // fails or is late; the first verified block wins and the others are cancelled.
 // A peer that sends at a good pace or says that it waits itself is not late, but
-// whatever it says the origin is asked after a third of the deadline. The origin
+// whatever it says the origin is asked after a third of the deadline, if somebody
+// waits. The origin
 // is the last resort and may just be slow, so it is asked a second time for
 // lateness only after half the deadline, and once: that is for a connection that
 // died silently.
@@ -99,6 +100,9 @@ func (r *race) start(ctx context.Context) {
 	}()
 }
 
+// urgent reports whether somebody waits for the block.
+func (r *race) urgent() bool { return r.w.urgency.get() <= Relay }
+
 // alone reports whether the block is being pushed and nobody asked for it: then
 // there is no reason to look elsewhere.
 func (r *race) alone() bool { return r.w.offered.Load() && r.f.flights.wanted(r.w) <= 1 }
@@ -109,7 +113,7 @@ func (r *race) hedge(ctx context.Context) {
 	if n := len(r.running); n > 0 {
 		a, patience := r.running[n-1], r.f.peers.hedge()
 		if a.from == fromPeer {
-			if d := r.w.progress.wait(a.arrival, a.began, patience); d > 0 {
+			if d := r.w.progress.wait(a.arrival, a.began, r.urgent()); d > 0 {
 				r.late = time.After(d)
 				return
 			}
@@ -134,7 +138,7 @@ func (r *race) lastResort(ctx context.Context) {
 	n := len(r.next)
 	switch {
 	case n == 0 || r.next[n-1].from != fromOrigin || r.pause != nil:
-	case r.alone():
+	case r.alone() || !r.urgent():
 		r.last = time.After(r.f.deadline(r.w.ref) / 3)
 	default:
 		r.f.metrics.hedges.Add(1)

@@ -44,13 +44,17 @@ func (f *Fetcher) newAttempt(c candidate, w *work) *attempt {
 }
 
 // run asks the source and verifies what it gives. A peer gets a third of the
-// deadline, so that the origin has time left; the origin gets the rest, and one
-// that sends unasked as long as it likes.
+// time, so that the origin has some left; the origin gets the rest, and one that
+// sends unasked as long as it likes.
 func (a *attempt) run(ctx context.Context) (*buffer, error) {
 	f, ref := a.f, a.w.ref
 	if a.from == fromPeer && a.push == nil {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, f.deadline(ref)/3)
+		limit := f.deadline(ref) / 3
+		if a.w.urgency.get() > Relay {
+			limit *= patience
+		}
+		ctx, cancel = context.WithTimeout(ctx, limit)
 		defer cancel()
 	}
 	p, sum, err := a.read(ctx)
@@ -109,7 +113,7 @@ func (a *attempt) grow(n int) {
 // blame says who gave what is not the block.
 func (a *attempt) blame(err error) {
 	if a.push != nil {
-		a.push.bad(err)
+		a.push.by.Corrupt(err)
 		return
 	}
 	if blamer, ok := a.f.opts.Upstreams.(Blamer); ok && a.from == fromPeer {

@@ -97,22 +97,23 @@ func (p *progress) unwatch(c chan struct{}) {
 // says five times as often that it waits.
 const silentAfter = 500 * time.Millisecond
 
+// goodPace is how much longer a block may take that is arriving. Where links are
+// full all blocks take their time, and to ask somebody else makes it worse.
+const goodPace = time.Second
+
 // wait says for how long an attempt that began then and is past its time need
-// not be hedged: it will be complete within another patience at the pace it
-// has, or its source waits and says so. 0 means that it is late.
-func (p *progress) wait(a *arrival, began time.Time, patience time.Duration) time.Duration {
+// not be hedged: it will be complete soon at the pace it has, or its source
+// waits and says so. Where nobody waits any pace is good. 0 means that it is late.
+func (p *progress) wait(a *arrival, began time.Time, urgent bool) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	if a.sign.IsZero() || now.Sub(a.sign) >= silentAfter {
+	silent := now.Sub(a.sign)
+	if a.sign.IsZero() || silent >= silentAfter {
 		return 0
 	}
-	if a.n == 0 {
-		return silentAfter - now.Sub(a.sign)
+	if urgent && a.n > 0 && now.Sub(began)*time.Duration(len(a.mem)-a.n)/time.Duration(a.n) > goodPace {
+		return 0
 	}
-	so := now.Sub(began)
-	if left := so * time.Duration(len(a.mem)-a.n) / time.Duration(a.n); left <= patience {
-		return max(left, minHedge)
-	}
-	return 0
+	return silentAfter - silent
 }

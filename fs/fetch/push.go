@@ -18,7 +18,7 @@ type push struct {
 	ref block.Ref
 	buf *buffer
 	mem []byte // of buf, as long as the block
-	bad func(error)
+	by  block.Sender
 
 	mu       sync.Mutex // guards what follows; no other lock is taken under it
 	n        int
@@ -31,17 +31,15 @@ type push struct {
 // Offer begins the flight of a block that somebody sends unasked. It does not
 // wait. Readers who want the block meanwhile join; should the sender fail or be
 // late they get it from elsewhere. The error matches errdefs.ErrAlreadyExists
-// when the block is stored or in flight. The caller owes the Sink's End. bad is
-// called if the sender vouches for bytes that are not the block; it does not
-// wait.
-func (f *Fetcher) Offer(ctx context.Context, ref block.Ref, bad func(error)) (block.Sink, error) {
+// when the block is stored or in flight. The caller owes the Sink's End.
+func (f *Fetcher) Offer(ctx context.Context, ref block.Ref, by block.Sender) (block.Sink, error) {
 	if err := checkSize(ref); err != nil {
 		return nil, err
 	}
 	if f.store.Has(ref) {
 		return nil, fmt.Errorf("fetch: %v is stored: %w", ref, errdefs.ErrAlreadyExists)
 	}
-	p := &push{f: f, ref: ref, bad: bad, step: make(chan struct{}, 1)}
+	p := &push{f: f, ref: ref, by: by, step: make(chan struct{}, 1)}
 	ready := make(chan struct{})
 	w, started, err := f.flights.join(WithPriority(ctx, Fill), ref.Sum, ref, Fill, func(ctx context.Context, w *work) {
 		<-ready
@@ -126,6 +124,11 @@ func (p *push) StreamBlock(ctx context.Context, ref block.Ref, dst []byte, arriv
 
 // land is the flight of a block that is being pushed.
 func (f *Fetcher) land(ctx context.Context, w *work, p *push) {
-	b, err := f.ask(ctx, w, p, func(Priority) {})
+	var once sync.Once
+	b, err := f.ask(ctx, w, p, func(prio Priority) {
+		if prio <= Relay {
+			once.Do(p.by.Urge)
+		}
+	})
 	f.finish(ctx, w, b, err)
 }

@@ -14,6 +14,15 @@ import (
 	"github.com/faasnet/faasnet/fs/store"
 )
 
+// sender remembers what it is told.
+type sender struct {
+	urged int
+	bad   error
+}
+
+func (s *sender) Urge()             { s.urged++ }
+func (s *sender) Corrupt(err error) { s.bad = err }
+
 // send pushes p into a sink piece by piece, and says whether all was wanted.
 func send(sink block.Sink, p []byte, end error) bool {
 	for n := 0; n < len(p); {
@@ -57,12 +66,12 @@ func TestOffer(t *testing.T) {
 				s := newStore(t, store.Options{})
 				origin := blocktest.Count(of.Source())
 				f := newFetcher(t, s, origin, Options{})
-				var bad error
-				sink, err := f.Offer(t.Context(), ref, func(err error) { bad = err })
+				by := &sender{}
+				sink, err := f.Offer(t.Context(), ref, by)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if _, err := f.Offer(t.Context(), ref, nil); !errdefs.IsAlreadyExists(err) {
+				if _, err := f.Offer(t.Context(), ref, &sender{}); !errdefs.IsAlreadyExists(err) {
 					t.Errorf("offered twice: %v", err)
 				}
 				read := make(chan error, 1)
@@ -88,13 +97,16 @@ func TestOffer(t *testing.T) {
 				if n := origin.Calls(); n != c.origin {
 					t.Errorf("%d requests to the origin, want %d", n, c.origin)
 				}
-				if errdefs.IsDataLoss(bad) != c.blamed {
-					t.Errorf("blamed for %v", bad)
+				if errdefs.IsDataLoss(by.bad) != c.blamed {
+					t.Errorf("blamed for %v", by.bad)
+				}
+				if (by.urged == 1) != c.reader {
+					t.Errorf("urged %d times", by.urged)
 				}
 				if s.Has(ref) != c.stored {
 					t.Errorf("stored: %v", s.Has(ref))
 				}
-				switch sink, err := f.Offer(t.Context(), ref, nil); {
+				switch sink, err := f.Offer(t.Context(), ref, &sender{}); {
 				case err == nil:
 					sink.End(errdefs.ErrAborted)
 					if c.stored {
@@ -115,7 +127,7 @@ func TestOfferThatStalls(t *testing.T) {
 		of := blocktest.NewLayer(1, blockSize, blockSize)
 		origin := blocktest.Count(of.Source())
 		f := newFetcher(t, newStore(t, store.Options{}), origin, Options{})
-		sink, err := f.Offer(t.Context(), of.Ref(0), nil)
+		sink, err := f.Offer(t.Context(), of.Ref(0), &sender{})
 		if err != nil {
 			t.Fatal(err)
 		}

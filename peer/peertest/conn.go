@@ -1,17 +1,16 @@
 package peertest
 
 import (
+	"cmp"
 	"io"
 	"net"
 	"os"
 	"time"
 )
 
+// Defaults of Net.
 const (
-	// window is what may be on its way in one direction of a connection, in
-	// bytes.
-	window = 256 << 10
-	// segment is what takes its turn on a link, in bytes.
+	window  = 256 << 10
 	segment = 16 << 10
 )
 
@@ -97,7 +96,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 			return 0, c.err
 		case !c.read.IsZero() && !now.Before(c.read):
 			return 0, os.ErrDeadlineExceeded
-		case c.host.frozen:
+		case c.host.frozen != nil:
 		case len(c.in) > 0 && !now.Before(c.in[0].at):
 			n := copy(p, c.in[0].p)
 			if c.in[0].p = c.in[0].p[n:]; len(c.in[0].p) == 0 {
@@ -119,6 +118,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 func (c *Conn) Write(p []byte) (n int, err error) {
 	c.host.net.mu.Lock()
 	defer c.host.net.mu.Unlock()
+	window, segment := cmp.Or(c.host.net.Window, window), cmp.Or(c.host.net.Segment, segment)
 	for len(p) > 0 {
 		now := time.Now()
 		switch {
@@ -128,7 +128,7 @@ func (c *Conn) Write(p []byte) (n int, err error) {
 			return n, c.err
 		case !c.write.IsZero() && !now.Before(c.write):
 			return n, os.ErrDeadlineExceeded
-		case c.host.frozen, c.peer.held >= window:
+		case c.host.frozen != nil, c.peer.held >= window:
 			c.wait(c.write)
 			continue
 		}
@@ -169,13 +169,20 @@ func (c *Conn) Close() error {
 		return nil
 	}
 	c.closed = true
-	delete(c.host.conns, c)
 	c.change()
+	if c.host.frozen == nil {
+		c.bye()
+	}
+	return nil
+}
+
+// bye lets the other end see that this one is closed.
+func (c *Conn) bye() {
+	delete(c.host.conns, c)
 	if !c.lost && !c.host.cut && !c.to.cut {
 		c.peer.eof = true
 		c.peer.change()
 	}
-	return nil
 }
 
 // LocalAddr is that of net.Conn.

@@ -16,6 +16,11 @@ import (
 type Net struct {
 	// Latency is the time from any host to any other, one way.
 	Latency time.Duration
+	// Window is what may be on its way in one direction of a connection, in
+	// bytes. The default is 256 KiB.
+	Window int
+	// Segment is what takes its turn on a link, in bytes. The default is 16 KiB.
+	Segment int
 
 	mu    sync.Mutex // guards hosts and all that is in them and in their connections
 	hosts map[string]*Host
@@ -30,7 +35,7 @@ type Host struct {
 	conns    map[*Conn]struct{} // ends on this host
 	dead     bool               // answers connections with a reset
 	cut      bool               // nothing comes in or goes out
-	frozen   bool               // nothing is read or written
+	frozen   chan struct{}      // nothing is read or written before it is closed; nil: the host runs
 }
 
 // link is one direction of a host's line. Who sends takes its turn.
@@ -121,13 +126,25 @@ func (h *Host) Cut(cut bool) {
 	}
 }
 
-// Freeze stops all that the host receives from being read, or, for false, lets
-// it go on: to others it is as a process that is stopped.
+// Freeze stops the host from reading, writing, connecting and closing, or, for
+// false, lets it go on: to others it is as a process that is stopped. Connections
+// to it are made, as a kernel does.
 func (h *Host) Freeze(frozen bool) {
 	h.net.mu.Lock()
 	defer h.net.mu.Unlock()
-	h.frozen = frozen
+	switch {
+	case frozen == (h.frozen != nil):
+		return
+	case frozen:
+		h.frozen = make(chan struct{})
+	default:
+		close(h.frozen)
+		h.frozen = nil
+	}
 	for c := range h.conns {
+		if c.closed {
+			c.bye()
+		}
 		c.change()
 		c.peer.change()
 	}
@@ -148,6 +165,16 @@ func (h *Host) Dial(ctx context.Context, address string) (net.Conn, error) {
 		return nil, err
 	}
 	h.net.mu.Lock()
+	for h.frozen != nil {
+		frozen := h.frozen
+		h.net.mu.Unlock()
+		select {
+		case <-frozen:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		h.net.mu.Lock()
+	}
 	to := h.net.hosts[name]
 	gone := to == nil || to.cut || h.cut
 	refused := !gone && (to.dead || h.dead || to.accept == nil)
