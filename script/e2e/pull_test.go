@@ -63,16 +63,22 @@ func TestPullAndRun(t *testing.T) {
 // host: the image's files below the writable layer, before anyone wrote.
 func (v *vm) sameRunning(img image) {
 	v.Helper()
-	root := func(snapshotter, ref string) string {
+	root := func(snapshotter, ref string) (dir string, end func()) {
 		c := must(v.Attach(v.Context(), snapshotter, ref, "/bin/sh", "-c", "echo begin; read end"))(v)
-		v.Cleanup(func() { v.check(c.Say("end")) })
 		if line := must(c.Line())(v); line != "begin" {
 			v.Fatalf("the container prints %q", line)
 		}
-		return v.Root(c)
+		return v.Root(c), func() {
+			v.check(c.Say("end"))
+			v.check(c.Wait())
+		}
 	}
 	v.check(v.Pull(v.Context(), "overlayfs", img.plain))
-	compare(v, root("overlayfs", img.plain), root("faasnet", img.lazy))
+	want, end := root("overlayfs", img.plain)
+	defer end()
+	got, end := root("faasnet", img.lazy)
+	defer end()
+	compare(v, want, got)
 }
 
 // Conversion takes an image away from nobody: plain containerd pulls, unpacks

@@ -122,6 +122,15 @@ func (r *Running) Say(line string) error {
 	return err
 }
 
+// Wait waits for the container's end and discards what it still prints.
+func (r *Running) Wait() error {
+	_, _ = io.Copy(io.Discard, r.out) // its end is the pipe's
+	if err := r.cmd.Wait(); err != nil {
+		return fmt.Errorf("container %s: %w: %s", r.ID, err, r.complaint.String())
+	}
+	return nil
+}
+
 // Kill kills the container and waits for its end.
 func (r *Running) Kill(ctx context.Context) error {
 	if _, err := r.containerd.Ctr(ctx, "task", "kill", "--signal", "SIGKILL", r.ID); err != nil {
