@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"syscall"
 	"time"
 )
 
@@ -25,6 +26,8 @@ type Conn struct {
 	eof     bool // the other end has closed
 	closed  bool
 	lost    bool      // what is sent vanishes
+	sent    time.Time // when the last byte has left
+	unsent  int       // bytes written since the link was free for this end
 	read    time.Time // deadline
 	write   time.Time
 	changed chan struct{} // closed and replaced with each change
@@ -114,7 +117,8 @@ func (c *Conn) Read(p []byte) (int, error) {
 	}
 }
 
-// Write is that of net.Conn. It returns when the last byte is on its way.
+// Write is that of net.Conn. Up to a segment may wait for the link when it
+// returns.
 func (c *Conn) Write(p []byte) (n int, err error) {
 	c.host.net.mu.Lock()
 	defer c.host.net.mu.Unlock()
@@ -128,15 +132,21 @@ func (c *Conn) Write(p []byte) (n int, err error) {
 			return n, c.err
 		case !c.write.IsZero() && !now.Before(c.write):
 			return n, os.ErrDeadlineExceeded
+		case c.eof:
+			return n, syscall.EPIPE
 		case c.host.frozen != nil, c.peer.held >= window:
 			c.wait(c.write)
 			continue
 		}
 		m := min(len(p), segment, window-c.peer.held)
-		sent := c.send(now, p[:m])
+		if !now.Before(c.sent) {
+			c.unsent = 0
+		}
+		c.sent = c.send(now, p[:m])
+		c.unsent += m
 		n, p = n+m, p[m:]
-		for now := time.Now(); now.Before(sent) && c.err == nil && !c.closed; now = time.Now() {
-			c.wait(sent)
+		for c.unsent >= segment && time.Now().Before(c.sent) && c.err == nil && !c.closed {
+			c.wait(c.sent)
 		}
 	}
 	return n, nil
