@@ -1,12 +1,15 @@
 package main
 
 import (
+	"archive/tar"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/faasnet/faasnet/convert/imagetest"
+	"github.com/faasnet/faasnet/fs/index/indextest"
 	"github.com/faasnet/faasnet/fs/registry/registrytest"
 )
 
@@ -101,5 +104,28 @@ func TestArchives(t *testing.T) {
 	out, _ := faasnet(t, 0, "convert", "--json", plain, lazy+":docker.io/library/app:lazy")
 	if s := decode[summary](t, out); s.Reused != 2 {
 		t.Errorf("second conversion says %s, want 2 layers reused", out)
+	}
+}
+
+// What an image brings goes to a terminal without its control characters.
+func TestInspectHostileNames(t *testing.T) {
+	const attack = "\x1b]0;pwned\a\n-rwsr-xr-x forged"
+	cs := newStore(t)
+	d := imagetest.Put(t, cs, imagetest.Image{Layers: []imagetest.Layer{{
+		Tar: new(indextest.Tar).Add(
+			indextest.Header{Name: "f" + attack, Body: "x"},
+			indextest.Header{Name: "l", Link: attack, Type: tar.TypeSymlink},
+			indextest.Header{Name: "日本語 \"quoted\"", Body: "x"},
+		).Bytes(),
+		Annotations: map[string]string{"note": attack},
+	}}})
+	reg := registrytest.New(t, registrytest.Options{})
+	push(t, reg, "app", "1", cs, d)
+	faasnet(t, 0, "convert", reg.Host()+"/app:1", reg.Host()+"/app:lazy")
+	for _, args := range [][]string{{"ls"}, {"ls", "-R"}, {"--annotations"}} {
+		out, _ := faasnet(t, 0, append(append([]string{"inspect"}, args...), reg.Host()+"/app:lazy")...)
+		if strings.ContainsAny(out, "\x1b\a") || strings.Contains(out, "\n-rwsr-xr-x forged") || !strings.Contains(out, `\x1b]0;pwned\a\n-rwsr-xr-x forged`) {
+			t.Errorf("%v prints %q", args, out)
+		}
 	}
 }

@@ -82,12 +82,22 @@ func printFile(w io.Writer, f index.File, name string) error {
 	case unix.S_IFCHR, unix.S_IFBLK:
 		what = fmt.Sprintf("%d, %d", f.Rdev>>8&0xfff, f.Rdev&0xff|f.Rdev>>12&0xfff00)
 	}
+	name = printable(name)
 	if f.IsSymlink() {
-		name += " -> " + f.Target
+		name += " -> " + printable(f.Target)
 	}
 	_, err := fmt.Fprintf(w, "%s %3d %5d %5d %10s %s %s\n", mode(f.Mode), f.Nlink, f.UID, f.GID, what,
 		time.Unix(f.Sec, int64(f.Nsec)).UTC().Format("2006-01-02T15:04:05Z"), name)
 	return err
+}
+
+// printable is s as it may go to a terminal: an image's names and annotations
+// are anybody's bytes. What has others than printable characters is quoted.
+func printable(s string) string {
+	if q := strconv.Quote(s); q != `"`+s+`"` {
+		return q
+	}
+	return s
 }
 
 // mode is st_mode as ls shows it.

@@ -95,7 +95,7 @@ func viewSection(ref block.Ref, index int) *sectionView {
 func (v imageView) print(w io.Writer, annotations bool) error {
 	fmt.Fprintf(w, "Name:      %s\n", v.Name)
 	if v.Manifest != "" {
-		fmt.Fprintf(w, "Manifest:  %s\nPlatform:  %s\nLazy:      %v\n", v.Manifest, v.Platform, v.Lazy)
+		fmt.Fprintf(w, "Manifest:  %s\nPlatform:  %s\nLazy:      %v\n", v.Manifest, printable(v.Platform), v.Lazy)
 	}
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "\nLAYER\tKIND\tDIGEST\tSIZE\tTAR\tBLOCKS\tOF\tRATIO\tMETA\tINDEX\tIMAGE")
@@ -115,14 +115,14 @@ func (v imageView) print(w io.Writer, annotations bool) error {
 		return err
 	}
 	for i, l := range v.Layers {
-		fmt.Fprintf(w, "\nLayer %d: %s %s\n", i, l.Digest, l.MediaType)
+		fmt.Fprintf(w, "\nLayer %d: %s %s\n", i, l.Digest, printable(l.MediaType))
 		var keys []string
 		for k := range l.Annotations {
 			keys = append(keys, k)
 		}
 		slices.Sort(keys)
 		for _, k := range keys {
-			fmt.Fprintf(w, "  %s = %s\n", k, l.Annotations[k])
+			fmt.Fprintf(w, "  %s = %s\n", printable(k), printable(l.Annotations[k]))
 		}
 	}
 	return nil
