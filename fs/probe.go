@@ -146,7 +146,7 @@ func missing(err error) string {
 	case errors.Is(err, unix.ENOSYS):
 		return "the kernel has no fsopen(2), Linux 5.2 or later is needed"
 	case errors.Is(err, unix.ENOTBLK):
-		return "the kernel mounts EROFS from block devices only (CONFIG_EROFS_FS_BACKED_BY_FILE, Linux 6.12 or later)"
+		return "EROFS is mounted from block devices only: by this kernel (CONFIG_EROFS_FS_BACKED_BY_FILE, Linux 6.12 or later), or on this file system (tmpfs)"
 	case errors.Is(err, unix.ENODEV):
 		return "the kernel lacks a file system (CONFIG_EROFS_FS, CONFIG_FUSE_FS or CONFIG_OVERLAY_FS)"
 	case errors.Is(err, os.ErrNotExist):
