@@ -68,6 +68,30 @@ func (c *conn) quiet() time.Duration {
 	return c.quietFor()
 }
 
+// idleFor is after what time without a request in either direction whoever made
+// a connection ends it. The next request makes another one.
+const idleFor = 2 * time.Minute
+
+// retire ends the connection if it is idle, and else comes back later.
+func (c *conn) retire() {
+	followed := c.r.follows(c)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.calls)+len(c.pushed)+len(c.serves)+len(c.sends) > 0 || followed {
+		c.used = time.Now()
+	}
+	left := idleFor - time.Since(c.used)
+	switch {
+	case c.ctx.Err() != nil:
+	case left <= 0:
+		c.close(errIdle)
+	default:
+		c.idle.Reset(left)
+	}
+}
+
+var errIdle = fmt.Errorf("idle: %w", errdefs.ErrUnavailable)
+
 // pace is how fast blocks come in on a connection while we wait for some.
 type pace struct {
 	since time.Time

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"time"
 
 	"github.com/containerd/errdefs"
 
@@ -97,7 +98,7 @@ func (c *conn) beginLocked(k *call, what kind, flags uint8, payload []byte) uint
 		k.finish(context.Cause(c.ctx))
 		return tag
 	}
-	c.calls[tag] = k
+	c.calls[tag], c.used = k, time.Now()
 	c.expect()
 	c.out.say(what, flags, tag, payload)
 	return tag

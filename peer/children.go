@@ -79,6 +79,18 @@ func (r *Relay) unfollowed(c *conn) {
 	}
 }
 
+// follows reports whether somebody follows on c.
+func (r *Relay) follows(c *conn) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, k := range r.children {
+		if slices.ContainsFunc(k.followers, func(f *follower) bool { return f.c == c }) {
+			return true
+		}
+	}
+	return false
+}
+
 func (k *children) drop(which func(*follower) bool) {
 	k.followers = slices.DeleteFunc(k.followers, which)
 }

@@ -53,6 +53,8 @@ type conn struct {
 	watch    *time.Timer // runs check; nil before the first time
 	watching bool
 	pace     pace
+	used     time.Time   // when something was asked, by either side
+	idle     *time.Timer // runs retire; nil on a connection that they made
 }
 
 func newConn(r *Relay, c net.Conn, vm string, dialed bool) *conn {
@@ -112,6 +114,12 @@ func hear(c net.Conn) (vm string, err error) {
 // run serves the connection until it ends, and says why it did.
 func (c *conn) run() error {
 	var both sync.WaitGroup
+	c.mu.Lock()
+	c.used = time.Now()
+	if c.dialed {
+		c.idle = time.AfterFunc(idleFor, c.retire)
+	}
+	c.mu.Unlock()
 	both.Go(func() { c.cancel(c.out.run(c.ctx)) })
 	both.Go(func() { c.cancel(c.read()) })
 	<-c.ctx.Done()
@@ -245,8 +253,10 @@ func (c *conn) data(h header, in *bufio.Reader) error {
 func (c *conn) end() {
 	err := fmt.Errorf("connection to %s: %w: %w", c.vm, context.Cause(c.ctx), errdefs.ErrUnavailable)
 	c.mu.Lock()
-	if c.watch != nil {
-		c.watch.Stop()
+	for _, t := range []*time.Timer{c.watch, c.idle} {
+		if t != nil {
+			t.Stop()
+		}
 	}
 	calls, pushed := c.calls, c.pushed
 	c.calls, c.pushed = map[uint32]*call{}, map[uint32]*incoming{}

@@ -84,6 +84,13 @@ func (n *neighbour) live() *conn {
 	return nil
 }
 
+// unused reports whether nothing need be remembered of n.
+func (n *neighbour) unused() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return (n.conn == nil || n.conn.ctx.Err() != nil) && n.dialing == nil && time.Now().After(n.corrupt)
+}
+
 // usable reports whether there is reason to ask n now: it can be reached as far
 // as we know, has given no bad bytes, and is not slow.
 func (n *neighbour) usable(now time.Time) bool {

@@ -55,6 +55,7 @@ func (r *Relay) Place(function string, p Place) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	defer r.prune()
 	old := r.places[function]
 	if p.Epoch == 0 {
 		if old != nil {
@@ -106,6 +107,25 @@ func (p *placed) stop(n int) {
 		last := len(p.following) - 1
 		close(p.following[last].stopped)
 		p.following = p.following[:last]
+	}
+}
+
+// prune forgets the neighbours that no place names, if there is no connection.
+// Relay.mu is held.
+func (r *Relay) prune() {
+	named := map[string]bool{}
+	for _, p := range r.places {
+		for _, s := range p.place.Stripes {
+			named[s.Upstream.VM] = true
+			for _, a := range s.Ancestors {
+				named[a.VM] = true
+			}
+		}
+	}
+	for vm, n := range r.neighbours {
+		if !named[vm] && n.unused() {
+			delete(r.neighbours, vm)
+		}
 	}
 }
 

@@ -51,7 +51,7 @@ func (c *conn) serve(tag uint32, sum block.Sum, work func(ctx context.Context)) 
 	c.mu.Lock()
 	full := len(c.serves) >= maxServes || c.serves[tag] != nil
 	if !full {
-		c.serves[tag] = &serving{sum, cancel}
+		c.serves[tag], c.used = &serving{sum, cancel}, time.Now()
 	}
 	c.mu.Unlock()
 	if full {
