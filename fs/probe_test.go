@@ -24,7 +24,7 @@ func TestProbe(t *testing.T) {
 
 func TestProbeSaysWhatIsMissing(t *testing.T) {
 	for err, want := range map[error]string{
-		unix.ENOTBLK: "the kernel mounts EROFS from block devices only (CONFIG_EROFS_FS_BACKED_BY_FILE, Linux 6.12 or later)",
+		unix.ENOTBLK: "EROFS is mounted from block devices only: by this kernel (CONFIG_EROFS_FS_BACKED_BY_FILE, Linux 6.12 or later), or on this file system (tmpfs)",
 		unix.EPERM:   "the daemon needs root (CAP_SYS_ADMIN)",
 	} {
 		if got := missing(&os.PathError{Op: "mount", Err: err}); got != want {
