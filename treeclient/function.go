@@ -115,6 +115,9 @@ func (c *Client) ask(f *function) {
 	j := &treepb.Join{Function: f.name, Blocks: held, Epoch: f.place.Epoch, Unreachable: f.unreachable}
 	for _, s := range f.place.Stripes {
 		j.Upstreams = append(j.Upstreams, s.Upstream.VM)
+		for _, d := range s.Downstream {
+			j.Downstream = append(j.Downstream, d.VM)
+		}
 	}
 	l.say(&treepb.FromVM{Message: &treepb.FromVM_Join{Join: j}})
 }

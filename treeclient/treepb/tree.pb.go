@@ -600,7 +600,10 @@ type Join struct {
 	Upstreams []string `protobuf:"bytes,4,rep,name=upstreams,proto3" json:"upstreams,omitempty"`
 	// Coordinators that the VM was sent to for this function and could not
 	// reach. One that cannot tell by itself who lives keeps the function then.
-	Unreachable   []string `protobuf:"bytes,5,rep,name=unreachable,proto3" json:"unreachable,omitempty"`
+	Unreachable []string `protobuf:"bytes,5,rep,name=unreachable,proto3" json:"unreachable,omitempty"`
+	// VMs that read from it, in any stripe: so a new coordinator knows whom to
+	// wait for.
+	Downstream    []string `protobuf:"bytes,6,rep,name=downstream,proto3" json:"downstream,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -666,6 +669,13 @@ func (x *Join) GetUpstreams() []string {
 func (x *Join) GetUnreachable() []string {
 	if x != nil {
 		return x.Unreachable
+	}
+	return nil
+}
+
+func (x *Join) GetDownstream() []string {
+	if x != nil {
+		return x.Downstream
 	}
 	return nil
 }
@@ -1924,13 +1934,16 @@ const file_tree_proto_rawDesc = "" +
 	"\ttoken_key\x18\x02 \x01(\fR\btokenKey\x12#\n" +
 	"\rmax_functions\x18\x03 \x01(\rR\fmaxFunctions\x12\x16\n" +
 	"\x06tenant\x18\x04 \x01(\tR\x06tenant\x12\x18\n" +
-	"\aaddress\x18\x05 \x01(\tR\aaddress\"\x90\x01\n" +
+	"\aaddress\x18\x05 \x01(\tR\aaddress\"\xb0\x01\n" +
 	"\x04Join\x12\x1a\n" +
 	"\bfunction\x18\x01 \x01(\tR\bfunction\x12\x16\n" +
 	"\x06blocks\x18\x02 \x01(\x04R\x06blocks\x12\x14\n" +
 	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12\x1c\n" +
 	"\tupstreams\x18\x04 \x03(\tR\tupstreams\x12 \n" +
-	"\vunreachable\x18\x05 \x03(\tR\vunreachable\"#\n" +
+	"\vunreachable\x18\x05 \x03(\tR\vunreachable\x12\x1e\n" +
+	"\n" +
+	"downstream\x18\x06 \x03(\tR\n" +
+	"downstream\"#\n" +
 	"\x05Leave\x12\x1a\n" +
 	"\bfunction\x18\x01 \x01(\tR\bfunction\"k\n" +
 	"\tHeartbeat\x12#\n" +

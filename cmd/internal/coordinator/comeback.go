@@ -36,18 +36,22 @@ func (c *Coordinator) expect(g *grove, now time.Time) {
 }
 
 // arrive notes one that came back, and whom it names.
-func (c *Coordinator) arrive(at *seat, upstreams []string, now time.Time) {
+func (c *Coordinator) arrive(at *seat, j *treepb.Join, now time.Time) {
 	b, g := at.grove.back, at.grove
 	b.last = now
 	delete(b.missing, at.session.vm)
-	if len(upstreams) != g.tree.Stripes() { // of another form of tree
+	if len(j.Upstreams) != g.tree.Stripes() { // of another form of tree
 		return
 	}
-	at.upstreams = make([]tree.VM, len(upstreams))
-	for i, up := range upstreams {
+	at.upstreams = make([]tree.VM, len(j.Upstreams))
+	for i, up := range j.Upstreams {
 		at.upstreams[i] = tree.VM(up)
-		if up != "" && len(up) <= maxName && g.seats[tree.VM(up)] == nil {
-			b.missing[tree.VM(up)] = true
+	}
+	for _, neighbours := range [][]string{j.Upstreams, j.Downstream} {
+		for _, vm := range neighbours {
+			if vm != "" && g.seats[tree.VM(vm)] == nil {
+				b.missing[tree.VM(vm)] = true
+			}
 		}
 	}
 }
@@ -72,6 +76,7 @@ func (c *Coordinator) settle(now time.Time) {
 // replant makes the tree of all seats of g that are not suspended.
 func (c *Coordinator) replant(g *grove, b *comeback) {
 	claims := make([]claim, 0, len(g.seats))
+	before := make(map[tree.VM][]tree.VM, len(g.seats))
 	for vm, at := range g.seats {
 		if !at.suspended.IsZero() {
 			continue
@@ -83,6 +88,7 @@ func (c *Coordinator) replant(g *grove, b *comeback) {
 			cl.upstreams = told.upstreams
 		}
 		claims = append(claims, cl)
+		before[vm] = cl.upstreams
 		at.upstreams = nil
 	}
 	g.base = g.epoch() + 1
@@ -92,6 +98,12 @@ func (c *Coordinator) replant(g *grove, b *comeback) {
 			panic(err) // names of seats are unique and not empty
 		}
 	}
+	tree.Rehang(g.tree, func(vm tree.VM, stripe int) tree.VM {
+		if up := before[vm]; stripe < len(up) {
+			return up[stripe]
+		}
+		return tree.Origin
+	})
 	var moves []tree.Move
 	for _, cl := range claims {
 		for i := range g.tree.Stripes() {

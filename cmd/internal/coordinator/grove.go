@@ -64,6 +64,7 @@ func (c *Coordinator) place(s *seat) []tree.Move {
 		panic(err) // a seat that is not placed has a name that the tree does not have
 	}
 	c.changed(g, moves, s.session.vm, tree.Origin)
+	g.tell(s) // an only VM of two stripes has not moved: it reads from the origin, as before
 	return moves
 }
 

@@ -48,7 +48,7 @@ func (c *Coordinator) join(s *session, j *treepb.Join, now time.Time) {
 	g.outrun(j.Epoch, now)
 	at := c.sit(s, g, j.Blocks, now)
 	if c.awaits(g, comesBack, at, now) {
-		c.arrive(at, j.Upstreams, now)
+		c.arrive(at, j, now)
 		return
 	}
 	c.place(at)
