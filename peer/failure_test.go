@@ -239,3 +239,36 @@ func TestPN09_EvictedBlocks(t *testing.T) {
 		}
 	})
 }
+
+// PN-07: the upstream's connection is reset in the middle of a block. The child,
+// and the child's child that has the first part already, go on with another
+// source; nobody but the upstream is blamed.
+func TestPN07_ResetInTheMiddle(t *testing.T) {
+	inWorldOf(t, 2, 512<<10, func(t *testing.T, w *world) {
+		const rate = 10 * mbit // a block takes 0.4 s
+		a := w.start("a", rate)
+		a.mustRead(0, 1)
+		b, c := w.start("b", rate), w.start("c", rate)
+		w.chain(a, b, c)
+		time.AfterFunc(250*time.Millisecond, a.kill)
+		done := make(chan error, 1)
+		go func() { done <- c.read(0) }()
+		b.mustRead(0)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if _, in := b.relay.Relayed(); in < 200<<10 || in >= 512<<10 {
+			t.Errorf("%d bytes had come when the connection was reset", in)
+		}
+		w.holdsOnlyRight(b)
+		w.holdsOnlyRight(c)
+		if got := b.reported(Unreachable); !slices.Equal(got, []string{"a"}) {
+			t.Errorf("b reported %v", b.reports)
+		}
+		for _, r := range c.reports {
+			if r.VM == "b" {
+				t.Errorf("c blames b: %v", r)
+			}
+		}
+	})
+}

@@ -102,7 +102,7 @@ func (c *conn) offer(tag uint32, m push) *incoming {
 	if function == "" || full || m.ref.Number == block.Section {
 		return nil
 	}
-	if ours, _ := c.r.opts.Catalog.holds(function, m.ref); !ours {
+	if ours, _ := c.r.holds(function, m.ref); !ours {
 		return nil
 	}
 	sink, err := c.r.blocks.Offer(c.ctx, m.ref, &pusher{c, tag, function})

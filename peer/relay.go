@@ -128,7 +128,8 @@ type Relay struct {
 	uplink   *uplink
 	waits    *waits
 	metrics  metrics
-	refusals *rate.Limiter // of log lines
+	refusals *rate.Limiter                                            // of log lines
+	holds    func(function string, ref block.Ref) (holds, known bool) // the catalog's
 
 	// Set by Run before anything else runs.
 	ctx    context.Context
@@ -150,7 +151,7 @@ func New(o Options) (*Relay, error) {
 		return nil, err
 	}
 	r := &Relay{
-		opts: o, uplink: newUplink(o.Upload), waits: newWaits(o.VM), refusals: rate.NewLimiter(10, 10),
+		opts: o, holds: o.Catalog.holds, uplink: newUplink(o.Upload), waits: newWaits(o.VM), refusals: rate.NewLimiter(10, 10),
 		neighbours: map[string]*neighbour{}, places: map[string]*placed{}, children: map[string]*children{}, conns: map[*conn]struct{}{},
 	}
 	if err := r.metrics.register(o.Registerer, r); err != nil {

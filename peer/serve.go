@@ -134,16 +134,18 @@ func (c *conn) answer(ctx context.Context, tag uint32, function string, m get, s
 	default:
 		waiting := c.r.waits.enter(m.ref.Sum, m.path, m.hops)
 		defer c.r.waits.leave(m.ref.Sum, waiting)
-		var tap block.Tap
-		if tap, err = c.r.blocks.Tap(ctx, m.ref); err == nil {
-			defer tap.Close()
-			t := transfer{
-				class: func() class { return answers }, header: header{kind: frameData, tag: tag}, stream: c.stream(),
-			}
-			err = c.sendTap(ctx, t, tap, func() {
-				c.out.say(frameNotYet, 0, tag, appendPath(nil, c.r.waits.path(m.ref.Sum)))
-			})
+		tap, failed := c.r.blocks.Tap(ctx, m.ref)
+		if failed != nil {
+			c.out.say(frameNotHave, 0, tag, []byte{byte(lackBlock)})
+			return
 		}
+		defer tap.Close()
+		t := transfer{
+			class: func() class { return answers }, header: header{kind: frameData, tag: tag}, stream: c.stream(),
+		}
+		err = c.sendTap(ctx, t, tap, func() {
+			c.out.say(frameNotYet, 0, tag, appendPath(nil, c.r.waits.path(m.ref.Sum)))
+		})
 	}
 	c.finish(0, tag, err)
 }
@@ -188,7 +190,7 @@ func (c *conn) finish(flags uint8, tag uint32, err error) {
 
 // ours waits until we know whether ref is a block of the function.
 func (c *conn) ours(ctx context.Context, tag uint32, function string, ref block.Ref) bool {
-	ours, known := c.r.opts.Catalog.holds(function, ref)
+	ours, known := c.r.holds(function, ref)
 	if known {
 		return ours
 	}
@@ -198,7 +200,7 @@ func (c *conn) ours(ctx context.Context, tag uint32, function string, ref block.
 	defer tick.Stop()
 	for {
 		changed := c.r.opts.Catalog.changes()
-		if ours, known = c.r.opts.Catalog.holds(function, ref); known {
+		if ours, known = c.r.holds(function, ref); known {
 			return ours
 		}
 		select {
