@@ -64,6 +64,9 @@ func New(ctx context.Context, root string, m Mounter, opts ...Opt) (snapshots.Sn
 	if err := store.WithTransaction(ctx, false, func(context.Context) error { return nil }); err != nil {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", root, err), store.Close())
 	}
+	if err := s.setLostAside(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("directories of an earlier crash: %w", err), store.Close())
+	}
 	return s, nil
 }
 
