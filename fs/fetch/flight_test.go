@@ -96,6 +96,7 @@ func TestCD05_FailureLeavesNoMark(t *testing.T) {
 			heal.Lock()
 			source = of.Source()
 			heal.Unlock()
+			time.Sleep(lapse) // or the kernel would be asking again for the same read(2)
 			if err := w.read(t.Context(), f, l, of, 1); err != nil {
 				t.Errorf("%s: read after healing: %v", name, err)
 			}
