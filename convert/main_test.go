@@ -6,6 +6,8 @@ import (
 
 	"github.com/containerd/log"
 	"go.uber.org/goleak"
+
+	"github.com/faasnet/faasnet/fs/mounttest"
 )
 
 func TestMain(m *testing.M) {
@@ -13,5 +15,5 @@ func TestMain(m *testing.M) {
 		os.Exit(child())
 	}
 	log.SetLevel("error") // containerd's content store warns of file systems without fs-verity
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(mounttest.Guard(m))
 }

@@ -15,9 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/faasnet/faasnet/fs/index"
+	"github.com/faasnet/faasnet/fs/mounttest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(mounttest.Guard(m)) }
 
 // newFS gives a running FS that the end of the test takes away.
 func newFS(t *testing.T, o Options) *FS {

@@ -196,6 +196,7 @@ func TestFailedMountIsUndone(t *testing.T) {
 						t.Errorf("%s: left %q", name, n)
 					}
 					noOrphans(t, w.s.(*snapshotter))
+					w.settle()
 					if runs, users := w.m.Mounted(); runs != 0 || users != 0 {
 						t.Errorf("%s: left %d runs for %d users", name, runs, users)
 					}

@@ -103,6 +103,23 @@ func (w *world) gc() {
 	w.must(err)
 }
 
+// settle waits for what the snapshotter does behind its callers' backs.
+func (w *world) settle() {
+	w.t.Helper()
+	c := &w.s.(*snapshotter).calls
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		c.mu.Lock()
+		n := c.n
+		c.mu.Unlock()
+		if n == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			w.t.Fatalf("%d calls of the Mounter do not return", n)
+		}
+	}
+}
+
 // names lists the backend's snapshots as kind and name.
 func (w *world) names() (all []string) {
 	w.t.Helper()

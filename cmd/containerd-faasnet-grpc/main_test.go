@@ -21,6 +21,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	healthapi "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/faasnet/faasnet/fs/mounttest"
 )
 
 // asDaemon makes this test binary the daemon, so that it can be killed.
@@ -30,7 +32,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asDaemon) != "" {
 		os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 	}
-	os.Exit(m.Run())
+	os.Exit(mounttest.Guard(m).Run())
 }
 
 // process is one daemon.

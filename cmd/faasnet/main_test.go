@@ -18,6 +18,7 @@ import (
 	"github.com/faasnet/faasnet/convert/endpoint"
 	"github.com/faasnet/faasnet/convert/imagetest"
 	"github.com/faasnet/faasnet/fs/index/indextest"
+	"github.com/faasnet/faasnet/fs/mounttest"
 	"github.com/faasnet/faasnet/fs/registry/registrytest"
 )
 
@@ -29,7 +30,7 @@ func TestMain(m *testing.M) {
 		main()
 	}
 	log.SetLevel("error")
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(mounttest.Guard(m))
 }
 
 // command is a faasnet process to be, with a TMPDIR of its own.

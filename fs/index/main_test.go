@@ -2,11 +2,15 @@ package index_test
 
 import (
 	"bytes"
+	"os"
 	"testing"
 
 	"github.com/faasnet/faasnet/fs/index"
 	"github.com/faasnet/faasnet/fs/index/indextest"
+	"github.com/faasnet/faasnet/fs/mounttest"
 )
+
+func TestMain(m *testing.M) { os.Exit(mounttest.Guard(m).Run()) }
 
 // fromTar builds the trees of layers.
 func fromTar(t testing.TB, layers ...[]byte) []*index.Tree {

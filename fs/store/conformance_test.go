@@ -7,10 +7,11 @@ import (
 
 	"github.com/faasnet/faasnet/fs/block"
 	"github.com/faasnet/faasnet/fs/block/blocktest"
+	"github.com/faasnet/faasnet/fs/mounttest"
 	"github.com/faasnet/faasnet/fs/store"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(mounttest.Guard(m)) }
 
 func TestConformance(t *testing.T) {
 	for _, reopen := range []bool{false, true} {

@@ -23,10 +23,11 @@ import (
 	"github.com/faasnet/faasnet/convert/imagetest"
 	"github.com/faasnet/faasnet/fs"
 	"github.com/faasnet/faasnet/fs/index/indextest"
+	"github.com/faasnet/faasnet/fs/mounttest"
 	"github.com/faasnet/faasnet/fs/registry/registrytest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(mounttest.Guard(m)) }
 
 // repo is where the test image is.
 const repo = "team/app"
