@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"math/bits"
+	"os"
 	"slices"
 	"testing"
 
@@ -17,6 +18,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if role := os.Getenv("FAASNET_TEST_VM"); role != "" {
+		helperVM(role, os.Getenv("FAASNET_TEST_ADDRESS"))
+		return
+	}
 	logrus.SetOutput(io.Discard)
 	goleak.VerifyTestMain(m)
 }

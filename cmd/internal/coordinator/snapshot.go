@@ -3,6 +3,7 @@ package coordinator
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -13,18 +14,27 @@ import (
 // Tree returns the tree of k as it is now, nil if there is none. Nodes are
 // sorted by depth. What it holds must not be changed.
 func (c *Coordinator) Tree(k Key) *treepb.Tree {
-	t := c.copyTree(k)
+	t, rows := c.copyTree(k)
 	if t == nil {
 		return nil
 	}
-	at := make(map[string]*treepb.Node, len(t.Nodes))
-	for _, n := range t.Nodes {
-		at[n.Peer.Vm] = n
+	at := make(map[tree.VM]int, len(rows))
+	for i, r := range rows {
+		at[r.vm] = i
 	}
-	for _, n := range t.Nodes {
-		for s := range n.Upstreams {
-			n.Depths[s] = depthOf(at, n, s)
+	for _, r := range rows {
+		n := &treepb.Node{
+			Peer: r.session.peer(), Blocks: r.blocks, Joined: timestamppb.New(r.joined),
+			Upstreams: make([]string, t.Stripes), Depths: make([]uint32, t.Stripes),
+			RelayedBytes: r.load.RelayedBytes, ReadBytes: r.load.ReadBytes, Children: r.load.Children,
 		}
+		for s := range n.Upstreams {
+			n.Upstreams[s] = string(r.up[s])
+			for up := r.up[s]; up != tree.Origin; up = rows[at[up]].up[s] {
+				n.Depths[s]++
+			}
+		}
+		t.Nodes = append(t.Nodes, n)
 	}
 	slices.SortFunc(t.Nodes, func(a, b *treepb.Node) int {
 		return cmp.Or(slices.Compare(a.Depths, b.Depths), cmp.Compare(a.Peer.Vm, b.Peer.Vm))
@@ -32,39 +42,40 @@ func (c *Coordinator) Tree(k Key) *treepb.Tree {
 	return t
 }
 
-func depthOf(at map[string]*treepb.Node, n *treepb.Node, stripe int) (depth uint32) {
-	for up := at[n.Upstreams[stripe]]; up != nil; up = at[up.Upstreams[stripe]] {
-		depth++
-	}
-	return depth
+// row is a seat that is placed, as a snapshot needs it.
+type row struct {
+	vm      tree.VM
+	session *session // only what does not change
+	blocks  uint64
+	joined  time.Time
+	load    *treepb.Heartbeat
+	up      [stripes]tree.VM
 }
 
+// stripes is what a tree has at most.
+const stripes = 2
+
 // copyTree does what needs the lock.
-func (c *Coordinator) copyTree(k Key) *treepb.Tree {
+func (c *Coordinator) copyTree(k Key) (*treepb.Tree, []row) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	g := c.groves[k]
 	if g == nil {
-		return nil
+		return nil, nil
 	}
-	t := &treepb.Tree{
-		Function: &treepb.Function{Tenant: k.Tenant, Id: k.Function},
-		Epoch:    g.epoch(), Form: string(c.opts.Form), Stripes: uint32(g.tree.Stripes()),
-		Nodes: make([]*treepb.Node, 0, g.tree.Len()),
-	}
+	rows := make([]row, 0, g.tree.Len())
 	for vm := range g.tree.All() {
 		at := g.seats[vm]
-		n := &treepb.Node{
-			Peer: at.session.peer(), Blocks: at.blocks, Joined: timestamppb.New(at.joined),
-			Upstreams: make([]string, t.Stripes), Depths: make([]uint32, t.Stripes),
-			RelayedBytes: at.session.load.RelayedBytes, ReadBytes: at.session.load.ReadBytes, Children: at.session.load.Children,
+		r := row{vm: vm, session: at.session, blocks: at.blocks, joined: at.joined, load: at.session.load}
+		for i := range g.tree.Stripes() {
+			r.up[i] = g.tree.Upstream(vm, i)
 		}
-		for i := range n.Upstreams {
-			n.Upstreams[i] = string(g.tree.Upstream(vm, i))
-		}
-		t.Nodes = append(t.Nodes, n)
+		rows = append(rows, r)
 	}
-	return t
+	return &treepb.Tree{
+		Function: &treepb.Function{Tenant: k.Tenant, Id: k.Function},
+		Epoch:    g.epoch(), Form: string(c.opts.Form), Stripes: uint32(g.tree.Stripes()),
+	}, rows
 }
 
 // depth is that of a tree, kept until the tree changes.
