@@ -313,6 +313,20 @@ func TestClaim(t *testing.T) {
 	}
 }
 
+// containerd prepares only the layers that it does not have: those that the
+// second image shares keep the name of the first.
+func TestRA07_SharedLayersOfAnImageThatIsGone(t *testing.T) {
+	w := newWorld(t)
+	d := start(t, t.TempDir(), w.config())
+	labels := slices.Clone(w.labels)
+	for i, l := range labels[:len(labels)-1] {
+		labels[i] = maps.Clone(l)
+		labels[i][refLabel] = w.reg.Host() + "/team/deleted:v1"
+	}
+	dir := d.mount(t, "c1", labels)
+	readFile(t, filepath.Join(dir, "usr/bin/tool"), text(2, 700<<10))
+}
+
 func TestRA07_SharedLayerOfTwoRepositories(t *testing.T) {
 	w := newWorld(t)
 	d := start(t, t.TempDir(), w.config())

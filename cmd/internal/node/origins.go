@@ -57,6 +57,22 @@ func (o *origins) add(blob digest.Digest, ref string) error {
 	return nil
 }
 
+// share remembers that an image which has the upper layers of a chain has the
+// lower ones too: containerd names only the first image that a layer came with,
+// and that one may be gone. These references are tried last.
+func (o *origins) share(chain []layer.Info, labels []map[string]string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for i, info := range chain {
+		for _, above := range labels[i+1:] {
+			refs, ref := o.refs[info.Digest], above[refLabel]
+			if len(refs) < maxRefs && !slices.Contains(refs, ref) {
+				o.refs[info.Digest] = append(slices.Clip(refs), ref)
+			}
+		}
+	}
+}
+
 // source is a fetch.Origin.
 func (o *origins) source(blob digest.Digest) block.Source {
 	o.mu.Lock()

@@ -38,6 +38,7 @@ func (n *Node) run(labels []map[string]string, lower []string) (run, error) {
 		}
 		fmt.Fprintln(h)
 	}
+	n.origins.share(r.layers, labels)
 	for _, dir := range lower {
 		if err := n.identify(h, dir); err != nil {
 			return run{}, err
