@@ -12,7 +12,6 @@ import (
 
 	"github.com/faasnet/faasnet/fs/block"
 	"github.com/faasnet/faasnet/fs/index"
-	"github.com/faasnet/faasnet/fs/layer"
 )
 
 // Verifier checks images down to the last byte. A layer that several images
@@ -142,23 +141,4 @@ func sameTable(a, b *block.Table) bool {
 	x, errA := a.AppendBinary(nil)
 	y, errB := b.AppendBinary(nil)
 	return errA == nil && errB == nil && bytes.Equal(x, y)
-}
-
-// tableFrames are the frames that a layer file must have.
-func tableFrames(l Layer) []layer.Frame {
-	var out []layer.Frame
-	t := l.Meta.Table
-	for i := range t.Len() {
-		ref := t.Ref(l.Info.Digest, i)
-		off, n := t.Span(i)
-		out = append(out, layer.Frame{Offset: ref.Offset, Size: int64(ref.Size), Start: off, Length: int64(n)})
-	}
-	if t.Len() == 0 {
-		out = append(out, layer.Frame{Size: int64(len(block.EmptyFrame))})
-	}
-	out = append(out, layer.Frame{Offset: l.Info.Meta.Offset, Size: int64(l.Info.Meta.Size), Start: t.Length()})
-	if l.Info.Image != nil {
-		out = append(out, layer.Frame{Offset: l.Info.Image.Offset, Size: int64(l.Info.Image.Size), Start: t.Length()})
-	}
-	return out
 }

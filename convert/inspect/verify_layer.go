@@ -53,12 +53,8 @@ func (v *Verifier) seekTable(where string, l Layer, ra content.ReaderAt) {
 		v.Report(fmt.Sprintf("%s: %v", where, err))
 		return
 	}
-	if want := tableFrames(l); !slices.Equal(frames, want) {
-		i := 0
-		for i < min(len(frames), len(want)) && frames[i] == want[i] {
-			i++
-		}
-		v.Report(fmt.Sprintf("%s: seek table has %d frames, block table and sections are %d, they differ at frame %d", where, len(frames), len(want), i))
+	if err := l.Info.CheckSeekTable(frames, l.Meta.Table); err != nil {
+		v.Report(err.Error())
 	}
 }
 
