@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -129,7 +130,7 @@ func thisMachine() (machine, error) {
 		}
 	}
 	for _, pkg := range []string{"runc", "docker-registry", "stargz-snapshotter"} {
-		if out, err := exec.Command("dpkg-query", "-W", "-f", "${Version}", pkg).Output(); err == nil {
+		if out, err := exec.CommandContext(context.Background(), "dpkg-query", "-W", "-f", "${Version}", pkg).Output(); err == nil {
 			m.Versions[pkg] = string(out)
 		}
 	}

@@ -43,9 +43,8 @@ type world struct {
 
 // image is an image in the registry: as built, and converted.
 type image struct {
-	layout        string
-	plain, lazy   string // references
-	layers, files int
+	layout      string
+	plain, lazy string // references
 }
 
 var theWorld = sync.OnceValues(newWorld)

@@ -45,6 +45,7 @@ type pkg struct {
 }
 
 func list(t *testing.T) []pkg {
+	t.Helper()
 	cmd := exec.Command("go", "list", "-json=ImportPath,Imports,Module", "./...")
 	cmd.Dir, cmd.Stderr = "../..", os.Stderr
 	out, err := cmd.Output()
@@ -103,6 +104,7 @@ func TestCheckFindsEachFault(t *testing.T) {
 }
 
 func readPlan(t *testing.T, path string) []row {
+	t.Helper()
 	b, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

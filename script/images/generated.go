@@ -55,7 +55,7 @@ func dataLayer(tw *tar.Writer, i int) error {
 		}
 	}
 	for k, n := range hot {
-		if err := file(tw, fmt.Sprintf("%s/m-hot/%04d", top, k), 0o644, g.content(k, n)); err != nil {
+		if err := file(tw, fmt.Sprintf("%s/m-hot/%04d", top, k), g.content(k, n)); err != nil {
 			return err
 		}
 	}
@@ -87,7 +87,7 @@ func sizes(i int) []int {
 func (g *generator) coldFiles(tw *tar.Writer, dir string, total int) error {
 	for k := 0; total > 0; k++ {
 		n := min(total, 1<<10<<(g.Uint64()%12)) // 1 KiB .. 2 MiB
-		if err := file(tw, fmt.Sprintf("%s/%05d", dir, k), 0o644, g.content(k, n)); err != nil {
+		if err := file(tw, fmt.Sprintf("%s/%05d", dir, k), g.content(k, n)); err != nil {
 			return err
 		}
 		total -= n

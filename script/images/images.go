@@ -12,6 +12,7 @@ package images
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -36,7 +37,7 @@ var recipes = map[string]recipe{"a": imageA, "b": imageB, "c": imageC}
 // builds it when it is not there. Builds of one cache wait for each other. A
 // build that fails leaves nothing that a later one would take for a result.
 func Build(ctx context.Context, cache, name string, log io.Writer) (layout string, err error) {
-	make, ok := recipes[name]
+	build, ok := recipes[name]
 	if !ok {
 		return "", fmt.Errorf("image %q: not one of %v", name, Names())
 	}
@@ -48,7 +49,7 @@ func Build(ctx context.Context, cache, name string, log io.Writer) (layout strin
 	if err != nil {
 		return "", err
 	}
-	defer unlock()
+	defer func() { err = errors.Join(err, unlock()) }()
 	layout = filepath.Join(cache, name+"-"+version)
 	if _, err := os.Stat(filepath.Join(layout, "index.json")); err == nil {
 		return layout, nil
@@ -65,7 +66,7 @@ func Build(ctx context.Context, cache, name string, log io.Writer) (layout strin
 	if err != nil {
 		return "", err
 	}
-	cmd, err := make(ctx, w, work, log)
+	cmd, err := build(ctx, w, work, log)
 	if err != nil {
 		return "", fmt.Errorf("image %s: %w", name, err)
 	}

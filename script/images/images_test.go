@@ -34,6 +34,7 @@ func TestHotFilesOfImageC(t *testing.T) {
 
 // write writes an image with two layers and returns its layout.
 func write(t *testing.T) string {
+	t.Helper()
 	dir := filepath.Join(t.TempDir(), "layout")
 	w, err := NewWriter(dir)
 	if err != nil {

@@ -96,11 +96,11 @@ func imageB(ctx context.Context, w *Writer, work string, log io.Writer) ([]strin
 		if err := dirs(tw, "app"); err != nil {
 			return err
 		}
-		return file(tw, "app/handler.py", 0o644, handler)
+		return file(tw, "app/handler.py", handler)
 	})
 	for i := range 4 { // real function images have such small ones, too
 		w.Add("settings", func(tw *tar.Writer) error {
-			return file(tw, fmt.Sprintf("app/stage%d.json", i), 0o644, fmt.Appendf(nil, `{"stage": %d}`, i))
+			return file(tw, fmt.Sprintf("app/stage%d.json", i), fmt.Appendf(nil, `{"stage": %d}`, i))
 		})
 	}
 	return []string{"/usr/bin/python3", "/app/handler.py"}, nil

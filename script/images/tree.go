@@ -78,9 +78,9 @@ func header(root, path string, e fs.DirEntry) (*fileHeader, error) {
 	return &fileHeader{*h, info.Sys().(*syscall.Stat_t)}, nil
 }
 
-// file writes one regular file of root's.
-func file(tw *tar.Writer, name string, mode int64, data []byte) error {
-	h := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: int64(len(data)), ModTime: epoch}
+// file writes one regular file of root's that all may read.
+func file(tw *tar.Writer, name string, data []byte) error {
+	h := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: int64(len(data)), ModTime: epoch}
 	if err := tw.WriteHeader(h); err != nil {
 		return err
 	}

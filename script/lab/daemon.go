@@ -68,7 +68,7 @@ func (d *Daemon) Start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
 	return d.until(ctx, func() bool {
-		conn, err := net.DialTimeout("unix", d.Address(), time.Second)
+		conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "unix", d.Address())
 		if err != nil {
 			return false
 		}

@@ -36,7 +36,7 @@ func (h *Host) Registry(ctx context.Context, data string) (*Registry, error) {
 	if h.net != nil {
 		r.Addr = h.net.Addr + ":5000"
 	} else {
-		port, err := freePort()
+		port, err := freePort(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -65,8 +65,8 @@ func (h *Host) Registry(ctx context.Context, data string) (*Registry, error) {
 const startPatience = time.Minute
 
 // freePort returns a port of the loopback that was free just now.
-func freePort() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+func freePort(ctx context.Context) (string, error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", err
 	}
