@@ -21,7 +21,7 @@ CASES   := $(GO) run ./script/cases
 # other processes or in one goroutine, and costs minutes.
 NORACE := /script/(e2e|lab|images)$$
 
-PROGRAMS := containerd-faasnet-grpc faasnet faasnet-bench
+PROGRAMS := $(notdir $(patsubst %/main.go,%,$(wildcard cmd/*/main.go)))
 VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 VCS      := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false)
 

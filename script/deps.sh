@@ -12,8 +12,6 @@ runc              runs containers
 docker-registry   the registry of demo, tests and bench
 stargz-snapshotter  ctr-remote, the conversion that ours is compared with
 iproute2          links of simulated hosts
-fuse3             unmounting by fusermount3
-erofs-utils       a second reader of our indexes
 zstd              a second reader of our layers
 gcc               the race detector
 libc6-dev         the race detector
