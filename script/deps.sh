@@ -12,6 +12,7 @@ runc              runs containers
 docker-registry   the registry of demo, tests and bench
 stargz-snapshotter  ctr-remote, the conversion that ours is compared with
 iproute2          links of simulated hosts
+etcd-server       the journal of the coordinator, in tests
 zstd              a second reader of our layers
 gcc               the race detector
 libc6-dev         the race detector
