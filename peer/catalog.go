@@ -122,17 +122,24 @@ func (c *Catalog) Touched(ref block.Ref) {
 	}
 }
 
-// Blocks returns how many blocks the function's image has, 0 while that is not
-// known.
-func (c *Catalog) Blocks(function string) int {
+// Count returns of how many blocks of the function's image has is true. It is
+// called without a lock.
+func (c *Catalog) Count(function string, has func(block.Ref) bool) (n uint64) {
 	c.mu.RLock()
-	defer c.mu.RUnlock()
 	m := c.functions[function]
-	if m == nil || len(m.layers) == 0 {
-		return 0
+	var layers []Layer
+	if m != nil {
+		layers = m.layers // never changed once set
 	}
-	last := len(m.layers) - 1
-	return m.base[last] + m.layers[last].Table.Len()
+	c.mu.RUnlock()
+	for _, l := range layers {
+		for i := range l.Table.Len() {
+			if has(l.Table.Ref(l.Blob, i)) {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // change wakes who waits for news. The caller holds mu.

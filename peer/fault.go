@@ -15,10 +15,10 @@ func (f Fault) String() string {
 	return [...]string{"", "unreachable", "silent", "corrupt", "slow"}[f]
 }
 
-// Report says that a VM that we read from fails.
+// Report says that an upstream fails.
 type Report struct {
 	Function string
-	Stripe   int // in which it is above us
+	Stripe   int // in which it is our upstream
 	VM       string
 	Fault    Fault
 }

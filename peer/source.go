@@ -93,13 +93,13 @@ func (r *Relay) corrupt(vm, function string, err error) {
 	}
 }
 
-// report tells of a VM in all places where it is above us, once an epoch.
+// report tells of a VM in all places where it is our upstream, once an epoch.
 func (r *Relay) report(vm string, f Fault) {
 	var out []Report
 	r.mu.Lock()
 	for function, p := range r.places {
 		for i, s := range p.place.Stripes {
-			if s.Upstream.VM != vm && !slices.ContainsFunc(s.Ancestors, func(a Peer) bool { return a.VM == vm }) {
+			if s.Upstream.VM != vm {
 				continue
 			}
 			rep := Report{Function: function, Stripe: i, VM: vm, Fault: f}

@@ -40,6 +40,13 @@ func (m *metrics) read(f from, n int) {
 	m.blocks[f].Add(1)
 }
 
+// Bytes returns the compressed bytes that were read so far, from the store and
+// from others.
+func (f *Fetcher) Bytes() (stored, fetched int64) {
+	m := &f.metrics
+	return m.bytes[fromStore].Load(), m.bytes[fromPeer].Load() + m.bytes[fromOrigin].Load()
+}
+
 func (m *metrics) bad(f from) { m.badBytes[f].Add(1) }
 
 func (m *metrics) flight(err error) {

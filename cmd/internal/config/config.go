@@ -34,6 +34,8 @@ type Config struct {
 	FUSE        FUSE        `toml:"fuse"`
 	Snapshotter Snapshotter `toml:"snapshotter"`
 	Registry    Registry    `toml:"registry"`
+	Tree        Tree        `toml:"tree"`
+	Peer        Peer        `toml:"peer"`
 }
 
 // Store bounds what is kept on disk.
@@ -96,6 +98,8 @@ func Default() *Config {
 			ConfigPath: "/etc/containerd/certs.d:/etc/docker/certs.d", PlainHTTP: []string{}, SkipVerify: []string{},
 			ConnectTimeout: Duration(3 * time.Second), IdleTimeout: Duration(10 * time.Second), PerHost: 32,
 		},
+		Tree: defaultTree(),
+		Peer: defaultPeer(),
 	}
 }
 
@@ -163,6 +167,7 @@ func (c *Config) validate() error {
 		"snapshotter.mounts_timeout": int64(c.Snapshotter.MountsTimeout),
 		"registry.connect_timeout":   int64(c.Registry.ConnectTimeout), "registry.idle_timeout": int64(c.Registry.IdleTimeout),
 		"registry.per_host": int64(c.Registry.PerHost),
+		"tree.join_timeout": int64(c.Tree.JoinTimeout), "peer.max_connections": int64(c.Peer.MaxConnections),
 	} {
 		refuse(v <= 0, "%s is not above 0", key)
 	}
@@ -177,6 +182,7 @@ func (c *Config) validate() error {
 	refuse(c.Fetch.ReadAhead < 0, "fetch.read_ahead %d is below 0", c.Fetch.ReadAhead)
 	refuse(c.FUSE.MaxBackground < 64 || c.FUSE.MaxBackground > 65535, "fuse.max_background %d is not within 64 and 65535", c.FUSE.MaxBackground)
 	refuse(c.FUSE.ReadTimeout < c.Fetch.Deadline, "fuse.read_timeout %v is shorter than fetch.deadline %v", c.FUSE.ReadTimeout, c.Fetch.Deadline)
+	c.validateTree(refuse)
 	return errors.Join(errs...)
 }
 

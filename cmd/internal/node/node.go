@@ -40,6 +40,7 @@ type Node struct {
 	cfg     *config.Config
 	store   *store.Store
 	fetcher *fetch.Fetcher
+	fleet   *fleet // nil: no other VMs
 	origins *origins
 	merged  merged
 	metrics *metrics
@@ -97,9 +98,15 @@ func Open(ctx context.Context, root string, cfg *config.Config, r prometheus.Reg
 		return nil, err
 	}
 	n.origins = newOrigins(client)
-	if n.fetcher, err = fetch.New(n.store, n.origins.source, fetchOptions(cfg, r)); err != nil {
+	if n.fleet, err = newFleet(cfg, r); err != nil {
 		return nil, err
 	}
+	options := fetchOptions(cfg, r)
+	n.fleet.tap(&options)
+	if n.fetcher, err = fetch.New(n.store, n.origins.source, options); err != nil {
+		return nil, err
+	}
+	n.fleet.over(n.store, n.fetcher)
 	return n, n.openDriver(ctx, filepath.Join(root, "fs"), r)
 }
 
@@ -182,6 +189,9 @@ func (n *Node) Run(ctx context.Context) error {
 	if n.driver != nil {
 		g.Go(func() error { return n.driver.Run(ctx) })
 	}
+	if n.fleet != nil {
+		g.Go(func() error { return n.fleet.run(ctx, n.fetcher) })
+	}
 	return g.Wait()
 }
 
@@ -210,6 +220,7 @@ func (n *Node) Close() error {
 	if n.driver != nil && !n.driver.InUse() {
 		errs = append(errs, n.driver.Close())
 	}
+	errs = append(errs, n.fleet.close())
 	if n.fetcher != nil {
 		errs = append(errs, n.fetcher.Close())
 	}
@@ -228,7 +239,11 @@ func (n *Node) Claim(_ context.Context, labels map[string]string) error {
 	if n.driver == nil {
 		return fmt.Errorf("no file-backed EROFS: %w", errdefs.ErrFailedPrecondition)
 	}
-	if info.Image != nil {
+	switch name := functionOf(labels, info); {
+	case n.fleet != nil && name != "":
+		n.fleet.know(name, info)
+		n.enter(name, info.Image)
+	case info.Image != nil:
 		n.prefetch(*info.Image)
 	}
 	return nil
@@ -236,12 +251,15 @@ func (n *Node) Claim(_ context.Context, labels map[string]string) error {
 
 // Retain drops all that belongs to no layer of live.
 func (n *Node) Retain(_ context.Context, live []map[string]string) error {
-	blobs := n.inUse()
+	blobs, functions := n.inUse(), map[string][]digest.Digest{}
 	for _, labels := range live {
 		if info, err := n.origins.parse(labels); err == nil {
 			blobs[info.Digest] = true
+			name := functionOf(labels, info)
+			functions[name] = append(functions[name], info.Digest)
 		}
 	}
+	n.fleet.retain(functions)
 	is := func(d digest.Digest) bool { return blobs[d] }
 	n.origins.retain(is)
 	return errors.Join(n.bury(), n.merged.retain(is), n.store.Retain(is))

@@ -31,12 +31,15 @@ type tape struct {
 // the layers' own indexes.
 func (n *Node) plan(ctx context.Context, r run) (*plan, error) {
 	top := r.layers[len(r.layers)-1]
+	n.fleet.know(r.function, top)
+	n.fleet.join(ctx, r.function)
 	if top.Image != nil && len(r.lower) == 0 {
 		image, err := n.image(ctx, *top.Image)
 		if err != nil {
 			return nil, err
 		}
 		if names(image, r.layers[:len(r.layers)-1]) {
+			n.made(r.function, image)
 			p := &plan{image: image.Index}
 			for _, l := range image.Layers {
 				p.devices = append(p.devices, tape{l.Digest, l.Table})

@@ -14,9 +14,10 @@ import (
 
 // run is what a mount shows: layers, and what is below them.
 type run struct {
-	layers []layer.Info // bottom first, never empty
-	lower  []string     // top first
-	key    string       // two runs with equal keys show the same
+	layers   []layer.Info // bottom first, never empty
+	lower    []string     // top first
+	key      string       // two runs with equal keys show the same
+	function string       // that the top layer is of; empty: not known
 }
 
 // run reads the labels of the layers and remembers where they come from.
@@ -32,6 +33,7 @@ func (n *Node) run(labels []map[string]string, lower []string) (run, error) {
 			return run{}, err
 		}
 		r.layers = append(r.layers, info)
+		r.function = functionOf(l, info)
 		fmt.Fprintf(h, "layer %v %d %v", info.Digest, info.Size, info.Meta.Sum)
 		if info.Image != nil {
 			fmt.Fprintf(h, " image %v", info.Image.Sum)

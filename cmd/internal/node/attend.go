@@ -1,0 +1,135 @@
+package node
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"os"
+
+	"github.com/containerd/errdefs"
+	"github.com/containerd/log"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/faasnet/faasnet/cmd/internal/config"
+	"github.com/faasnet/faasnet/fs/block"
+	"github.com/faasnet/faasnet/fs/fetch"
+	"github.com/faasnet/faasnet/fs/layer"
+	"github.com/faasnet/faasnet/treeclient"
+)
+
+// enter takes part in the tree of the function that a layer is of, in the
+// background: joins it and, with the index layer, fetches the image section, so
+// that this VM can serve others before it has mounted anything itself.
+func (n *Node) enter(name string, index *block.Ref) {
+	n.background(func(ctx context.Context) {
+		n.fleet.join(ctx, name)
+		if index == nil {
+			return
+		}
+		ctx, cancel := context.WithTimeout(ctx, n.mountTimeout)
+		defer cancel()
+		image, err := n.image(ctx, *index)
+		if err != nil {
+			log.G(ctx).WithError(err).Info("image section is not here yet, the first mount will try again")
+			return
+		}
+		for _, l := range image.Layers {
+			if n.origins.source(l.Digest) == nil {
+				return // not of this image, as far as we were told: the mount will know
+			}
+		}
+		n.made(name, image)
+	})
+}
+
+// made makes the image of a function known to the fleet, once.
+func (n *Node) made(name string, image *layer.Image) {
+	if n.fleet == nil || !n.fleet.made(name, image) {
+		return
+	}
+	n.background(func(ctx context.Context) { n.learn(ctx, name) })
+}
+
+// orderSlots bounds the blocks that are fetched at a time in a learned order.
+const orderSlots = 4
+
+// learn fetches what the upstream's container read first, in its order.
+func (n *Node) learn(ctx context.Context, name string) {
+	if !n.fleet.order {
+		return
+	}
+	refs, err := n.fleet.relay.Order(ctx, name)
+	if err != nil {
+		if !errdefs.IsNotFound(err) {
+			log.G(ctx).WithError(err).WithField("function", name).Debug("no learned order")
+		}
+		return
+	}
+	ctx = fetch.WithPriority(ctx, fetch.Order)
+	var g errgroup.Group
+	g.SetLimit(orderSlots)
+	for _, ref := range refs {
+		if ctx.Err() != nil {
+			break
+		}
+		if n.store.Has(ref) {
+			continue
+		}
+		g.Go(func() error {
+			if _, err := n.fetcher.ReadBlock(ctx, ref, nil); err != nil {
+				log.G(ctx).WithError(err).Debug("not fetched ahead")
+			}
+			return nil
+		})
+	}
+	_ = g.Wait() // each has said what it had to
+}
+
+// held counts the blocks of a function that are stored here.
+func (f *fleet) held(name string) uint64 { return f.catalog.Count(name, f.stored) }
+
+// load is what the coordinator is told this VM does.
+func (f *fleet) load() treeclient.Load {
+	sent, _ := f.relay.Relayed()
+	return treeclient.Load{Relayed: uint64(sent), Read: f.read(), Children: f.relay.Children()}
+}
+
+// trust is how others are known: TLS towards the coordinators and between VMs,
+// nil for none.
+type trust struct{ coordinator, peers *tls.Config }
+
+func fleetTLS(cfg *config.Config) (t trust, err error) {
+	if cfg.Tree.CA != "" {
+		pool, err := authority(cfg.Tree.CA)
+		if err != nil {
+			return t, err
+		}
+		t.coordinator = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13}
+	}
+	if cfg.Peer.Certificate == "" {
+		return t, nil
+	}
+	pool, err := authority(cfg.Peer.CA)
+	if err != nil {
+		return t, err
+	}
+	pair, err := tls.LoadX509KeyPair(cfg.Peer.Certificate, cfg.Peer.Key)
+	if err != nil {
+		return t, fmt.Errorf("peer.certificate: %w", err)
+	}
+	t.peers = &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: pool, ClientCAs: pool, MinVersion: tls.VersionTLS13}
+	return t, nil
+}
+
+func authority(path string) (*x509.CertPool, error) {
+	p, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(p) {
+		return nil, fmt.Errorf("%s: no certificate: %w", path, errdefs.ErrInvalidArgument)
+	}
+	return pool, nil
+}
