@@ -134,7 +134,9 @@ func TestFleet(t *testing.T) {
 // images are read from the registry, and a start waits 500 ms at most, once.
 func TestPN11_WithoutFleet(t *testing.T) {
 	w := newWorld(t)
-	d := start(t, t.TempDir(), w.inTree(t, "alone", "127.0.0.1:1"))
+	c := w.inTree(t, "alone", "127.0.0.1:1")
+	c.Tree.JoinTimeout = config.Default().Tree.JoinTimeout
+	d := start(t, t.TempDir(), c)
 	d.pulled(t, w.labels)
 	began := time.Now()
 	dir := d.mount(t, "container", w.labels)
