@@ -58,7 +58,10 @@ const (
 	DefaultInFlightBytes = 64 << 20 // of memory
 	DefaultReadAhead     = 4        // 2 MiB at the default block size
 	DefaultFillSlots     = 4
-	DefaultFillQuiet     = 100 * time.Millisecond
+	// DefaultFillQuiet is longer than a function that starts computes between two
+	// reads. With 100 ms, python with scipy fetched a third more until it was ready
+	// (faasnet-bench start --image b, with and without --background=false).
+	DefaultFillQuiet = 2 * time.Second
 )
 
 // Options of a Fetcher. The zero value is good.

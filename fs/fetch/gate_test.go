@@ -104,7 +104,8 @@ func TestCD10_JoinedFillIsRaised(t *testing.T) {
 		of := blocktest.NewLayer(1, blockSize, 10*blockSize)
 		gate := blocktest.NewGate(of.Source())
 		origin := blocktest.Count(gate)
-		f := newFetcher(t, newStore(t, store.Options{}), origin, Options{Slots: 1})
+		const quiet = 100 * time.Millisecond
+		f := newFetcher(t, newStore(t, store.Options{}), origin, Options{Slots: 1, FillQuiet: quiet})
 		l := openLayer(t, f, of)
 		read := func(p Priority, i int) {
 			go func() {
@@ -127,7 +128,7 @@ func TestCD10_JoinedFillIsRaised(t *testing.T) {
 		}
 		for range 6 {
 			gate.Pass()
-			time.Sleep(2 * DefaultFillQuiet)
+			time.Sleep(2 * quiet)
 		}
 		var got []int
 		for _, r := range origin.Refs() {
