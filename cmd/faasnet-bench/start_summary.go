@@ -50,8 +50,16 @@ func printStarts(w io.Writer, sums []startSummary) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "system\tVMs\trate\timage\tREADY s\tp95\tmax\tMB fetched\tCPU s\ttimes faster\tof the bytes\t")
 	for _, s := range sums {
-		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%.2f\t%.2f\t%.2f\t%.1f\t%.2f\t%.1fx\t%.1f %%\t\n", s.System, s.VMs, s.Rate, s.Image,
-			s.ReadyMedian, s.ReadyP95, s.ReadyMax, float64(s.RegistryBytes)/1e6, s.CPU, s.Speedup, s.ByteRatio*100)
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%.2f\t%.2f\t%.2f\t%.1f\t%.2f\t%s\t%s\t\n", s.System, s.VMs, s.Rate, s.Image,
+			s.ReadyMedian, s.ReadyP95, s.ReadyMax, float64(s.RegistryBytes)/1e6, s.CPU, ratio("%.1fx", s.Speedup), ratio("%.1f %%", s.ByteRatio*100))
 	}
 	return t.Flush()
+}
+
+// ratio prints one that is known.
+func ratio(format string, v float64) string {
+	if v == 0 {
+		return "-"
+	}
+	return fmt.Sprintf(format, v)
 }
