@@ -122,6 +122,12 @@ func TestInterrupted(t *testing.T) {
 				}[kind]
 				cmd := command(t, "convert", reg.Host()+"/app:1", dst)
 				tmp := cmd.Env[len(cmd.Env)-2]
+				// The tests may run under nohup, and what is ignored stays so in children.
+				cmd.Args = append([]string{"env", "--default-signal", cmd.Path}, cmd.Args[1:]...)
+				var err error
+				if cmd.Path, err = exec.LookPath("env"); err != nil {
+					t.Fatal(err)
+				}
 				if err := cmd.Start(); err != nil {
 					t.Fatal(err)
 				}
