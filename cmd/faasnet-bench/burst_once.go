@@ -63,7 +63,7 @@ func (b *bursts) once(ctx context.Context, p burstPlan, rep int) (_ burstRow, er
 	if err := u.run(ctx, &row); err != nil {
 		return row, err
 	}
-	if err := printBurst(b.report, row); err != nil || !b.draw {
+	if err := printBurst(b.report, row); err != nil || !b.draw || u.tree == nil {
 		return row, err
 	}
 	return row, draw(b.report, row)

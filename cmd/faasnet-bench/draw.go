@@ -22,34 +22,33 @@ func draw(w io.Writer, row burstRow) error {
 	for _, vm := range row.PerVM {
 		stripes = max(stripes, len(vm.Upstreams))
 	}
-	edges := map[[2]string]bool{}
 	for stripe := range stripes {
 		if stripes > 1 {
 			d.print("blocks %d, %d, %d and so on:\n", stripe, stripe+stripes, stripe+2*stripes)
 		}
 		d.print("registry\n")
-		d.below("", stripe, "", edges)
+		d.below("", stripe, "", map[string]bool{})
 		d.print("\n")
 	}
 	for _, vm := range row.PerVM {
 		const noise = 1e5 // requests and keep-alives, in bytes
 		for _, from := range row.PerVM {
-			if n := vm.From[from.VM]; n > noise && !edges[[2]string{from.VM, vm.VM}] {
+			if n := vm.From[from.VM]; n > noise && !slices.Contains(vm.Upstreams, from.VM) {
 				d.print("beside the tree: %s read %.1f MB from %s\n", vm.VM, float64(n)/mega, from.VM)
 			}
 		}
-		if n := vm.RegistryBytes; n > noise && !edges[[2]string{"", vm.VM}] {
+		if n := vm.RegistryBytes; n > noise && !slices.Contains(vm.Upstreams, "") {
 			d.print("beside the tree: %s read %.1f MB from the registry\n", vm.VM, float64(n)/mega)
 		}
 	}
 	return d.err
 }
 
-// below draws the VMs below one, or below the registry.
-func (d *drawing) below(up string, stripe int, indent string, edges map[[2]string]bool) {
+// below draws the VMs below one, or below the registry, that are not drawn.
+func (d *drawing) below(up string, stripe int, indent string, drawn map[string]bool) {
 	var vms []burstVM
 	for _, vm := range d.row.PerVM {
-		if stripe < len(vm.Upstreams) && vm.Upstreams[stripe] == up && !edges[[2]string{up, vm.VM}] {
+		if stripe < len(vm.Upstreams) && vm.Upstreams[stripe] == up && !drawn[vm.VM] {
 			vms = append(vms, vm)
 		}
 	}
@@ -59,13 +58,17 @@ func (d *drawing) below(up string, stripe int, indent string, edges map[[2]strin
 		if i == len(vms)-1 {
 			branch, next = "└─", "   "
 		}
-		edges[[2]string{up, vm.VM}] = true
+		drawn[vm.VM] = true
 		bytes := vm.RegistryBytes
 		if up != "" {
 			bytes = vm.From[up]
 		}
-		d.print("%s%s %.1f MB ─ %s, READY after %.1f s\n", indent, branch, float64(bytes)/mega, vm.VM, vm.Ready)
-		d.below(vm.VM, stripe, indent+next, edges)
+		all := ""
+		if len(vm.Upstreams) > 1 && !slices.ContainsFunc(vm.Upstreams, func(o string) bool { return o != up }) {
+			all = " of all blocks"
+		}
+		d.print("%s%s %.1f MB%s ─ %s, READY after %.1f s\n", indent, branch, float64(bytes)/mega, all, vm.VM, vm.Ready)
+		d.below(vm.VM, stripe, indent+next, drawn)
 	}
 }
 

@@ -20,14 +20,15 @@ func TestDraw(t *testing.T) {
 registry
 └─ 20.0 MB ─ vm0, READY after 1.0 s
    ├─ 11.0 MB ─ vm1, READY after 2.0 s
-   │  └─ 14.0 MB ─ vm3, READY after 4.0 s
+   │  └─ 14.0 MB of all blocks ─ vm3, READY after 4.0 s
    └─ 12.0 MB ─ vm2, READY after 3.0 s
 
 blocks 1, 3, 5 and so on:
 registry
 └─ 21.0 MB ─ vm1, READY after 2.0 s
    ├─ 10.0 MB ─ vm0, READY after 1.0 s
-   └─ 13.0 MB ─ vm2, READY after 3.0 s
+   ├─ 13.0 MB ─ vm2, READY after 3.0 s
+   └─ 14.0 MB of all blocks ─ vm3, READY after 4.0 s
 
 beside the tree: vm2 read 1.0 MB from vm3
 beside the tree: vm2 read 3.0 MB from the registry

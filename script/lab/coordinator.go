@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
@@ -24,19 +25,21 @@ type Coordinator struct {
 	*Proc
 	host *Host
 	dir  string
-	argv []string
 	// Addr is host:port as VMs dial it.
 	Addr string
 }
 
 // Coordinator starts faasnet-tree on the host, which must have a link.
 func (h *Host) Coordinator(ctx context.Context, config CoordinatorConfig) (*Coordinator, error) {
-	c := &Coordinator{host: h, dir: filepath.Join(h.dir, "t"), Addr: h.net.Addr + ":7100"}
-	c.argv = []string{filepath.Join(h.lab.tools.Product, "faasnet-tree"), "-address", c.Addr, "-scheduler-address", c.scheduler()}
-	if config.Form != "" {
-		c.argv = append(c.argv, "-form", config.Form)
-	}
+	c := &Coordinator{host: h, dir: filepath.Join(h.dir, "t"), Addr: h.net.Addr + ":7400"}
 	if err := os.MkdirAll(c.dir, 0o755); err != nil {
+		return nil, err
+	}
+	toml := fmt.Sprintf("listen = %q\nscheduler_listen = %q\nkey_file = %q\n", c.Addr, c.scheduler(), filepath.Join(c.dir, "token.key"))
+	if config.Form != "" {
+		toml += fmt.Sprintf("form = %q\n", config.Form)
+	}
+	if err := os.WriteFile(c.config(), []byte(toml), 0o644); err != nil {
 		return nil, err
 	}
 	return c, c.Start(ctx)
@@ -44,9 +47,11 @@ func (h *Host) Coordinator(ctx context.Context, config CoordinatorConfig) (*Coor
 
 func (c *Coordinator) scheduler() string { return filepath.Join(c.dir, "s.sock") }
 
+func (c *Coordinator) config() string { return filepath.Join(c.dir, "config.toml") }
+
 // Start starts it again, after Stop or Kill.
 func (c *Coordinator) Start(ctx context.Context) (err error) {
-	if c.Proc, err = c.host.Start("faasnet-tree", c.argv...); err != nil {
+	if c.Proc, err = c.host.Start("faasnet-tree", filepath.Join(c.host.lab.tools.Product, "faasnet-tree"), "--config", c.config()); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
