@@ -41,7 +41,7 @@ func flock(ctx context.Context, f *os.File) error {
 	for {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			return nil //nolint:nilerr // a file system without locks
+			return nil // locked, or a file system without locks
 		}
 		select {
 		case <-ctx.Done():

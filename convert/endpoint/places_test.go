@@ -131,7 +131,7 @@ func TestLayoutWithSeveralWriters(t *testing.T) {
 	for i, d := range made {
 		wg.Go(func() {
 			n := endpoint.Name{Kind: endpoint.Layout, Path: dir, Ref: fmt.Sprint("v", i)}
-			var from content.Store = cs
+			from := cs
 			if i%3 == 0 {
 				from = failing{cs, d.Digest}
 			}

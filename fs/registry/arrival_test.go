@@ -22,7 +22,10 @@ type watched struct {
 	at   []int
 }
 
-func watch(t *testing.T, size int) *watched { return &watched{t: t, dst: make([]byte, 0, size)} }
+func watch(t *testing.T, size int) *watched {
+	t.Helper()
+	return &watched{t: t, dst: make([]byte, 0, size)}
+}
 
 func (w *watched) arrived(n int) {
 	if n < len(w.told) || !bytes.Equal(w.told, w.dst[:len(w.told)]) {
