@@ -83,7 +83,7 @@ func realRelay(t *testing.T, name string, b Blocks, c *Catalog, change ...func(*
 	return r, run(t, r, b)
 }
 
-func newReal(t *testing.T, name string, c *Catalog, change ...func(*Options)) *Relay {
+func newReal(t testing.TB, name string, c *Catalog, change ...func(*Options)) *Relay {
 	t.Helper()
 	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
 	o := Options{VM: name, Catalog: c, Identity: func() (string, []ed25519.PublicKey) {
@@ -99,7 +99,7 @@ func newReal(t *testing.T, name string, c *Catalog, change ...func(*Options)) *R
 	return r
 }
 
-func run(t *testing.T, r *Relay, b Blocks) Peer {
+func run(t testing.TB, r *Relay, b Blocks) Peer {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -123,16 +123,22 @@ func run(t *testing.T, r *Relay, b Blocks) Peer {
 // reads returns the Source through which child reads from parent.
 func reads(t *testing.T, child *Relay, parent Peer) block.Source {
 	t.Helper()
+	token := tokenOf(t, child.opts.VM)
+	child.mu.Lock()
+	defer child.mu.Unlock()
+	return &source{n: child.neighbour(parent), function: function, token: token}
+}
+
+func tokenOf(t testing.TB, vm string) string {
+	t.Helper()
 	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
 	token, err := identity.Sign(key, identity.Claims{
-		Use: identity.Read, Tenant: tenant, Function: function, VM: child.opts.VM, Expires: time.Now().Add(time.Hour),
+		Use: identity.Read, Tenant: tenant, Function: function, VM: vm, Expires: time.Now().Add(time.Hour),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	child.mu.Lock()
-	defer child.mu.Unlock()
-	return &source{n: child.neighbour(parent), function: function, token: token}
+	return token
 }
 
 func catalogOf(l *blocktest.Layer) *Catalog {

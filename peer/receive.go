@@ -125,8 +125,8 @@ func (p *pusher) Urge() { p.c.out.say(frameUrge, flagPush, p.tag, nil) }
 // Corrupt blames the other side.
 func (p *pusher) Corrupt(err error) { p.c.r.corrupt(p.c.vm, p.function, err) }
 
-// stir shows, now and then, those who wait for pushes that have not begun that
-// the other side lives. The reader calls it.
+// stir shows, now and then, those who wait for pushes that wait for their turn
+// that the other side lives. The reader calls it.
 func (c *conn) stir() {
 	now := time.Now()
 	if now.Sub(c.stirred) < c.r.opts.KeepAlive {
@@ -136,14 +136,14 @@ func (c *conn) stir() {
 	c.mu.Lock()
 	var waiting []*incoming
 	for _, i := range c.pushed {
-		if i != nil && i.n == 0 {
+		if i != nil && i.n < i.ref.Size {
 			waiting = append(waiting, i)
 		}
 	}
 	c.mu.Unlock()
 	for _, i := range waiting {
 		if _, ok := i.sink.(*adopted); !ok {
-			i.sink.Arrived(0) // that it is not wanted is seen with the first piece
+			i.sink.Arrived(i.n) // that it is not wanted is seen with the next piece
 		}
 	}
 }
