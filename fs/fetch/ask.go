@@ -113,7 +113,7 @@ func (r *race) hedge(ctx context.Context) {
 	if n := len(r.running); n > 0 {
 		a, patience := r.running[n-1], r.f.peers.hedge()
 		if a.from == fromPeer {
-			if d := r.w.progress.wait(a.arrival, a.began, r.urgent()); d > 0 {
+			if d := r.w.progress.wait(a.arrival, r.urgent()); d > 0 {
 				r.late = time.After(d)
 				return
 			}

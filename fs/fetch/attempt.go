@@ -39,7 +39,8 @@ func (f *Fetcher) newAttempt(c candidate, w *work) *attempt {
 	} else {
 		a.buf = newBuffer(w.ref.Size)
 	}
-	a.arrival = w.progress.add(a.buf, w.ref.Size)
+	_, speaks := c.Source.(block.Streamer)
+	a.arrival = w.progress.add(a.buf, w.ref.Size, speaks)
 	return a
 }
 

@@ -216,6 +216,9 @@ func TestCD09_OneFetch(t *testing.T) {
 	if st.Decoded != 1 || st.BlocksFetched != 1 || st.Present != 1 || st.Waits+st.Hits != 64 {
 		t.Errorf("stats %+v", st)
 	}
+	if err := f.Close(); err != nil { // waits for the disk, as readers do not
+		t.Error(err)
+	}
 	if u := s.Usage(); u.Blocks != 1 {
 		t.Errorf("usage %+v", u)
 	}

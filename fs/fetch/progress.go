@@ -20,14 +20,19 @@ type arrival struct {
 	mem []byte // of buf, as long as the block
 
 	// Guarded by progress.mu.
-	n    int // bytes of mem that are there and will not change
-	sign time.Time
+	n    int       // bytes of mem that are there and will not change
+	sign time.Time // of life, the last; zero: none was due
+	then time.Time // when pace was looked at
+	had  int       // n then
 }
 
 // add begins an attempt that brings its block into buf, which stays the
-// caller's.
-func (p *progress) add(buf *buffer, size int) *arrival {
+// caller's. speaks says that its source can give signs of life.
+func (p *progress) add(buf *buffer, size int, speaks bool) *arrival {
 	a := &arrival{buf: buf, mem: buf.bytes[:size]}
+	if speaks {
+		a.sign = time.Now().Add(firstSign - silentAfter)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.arrivals = append(p.arrivals, a)
@@ -93,27 +98,44 @@ func (p *progress) unwatch(c chan struct{}) {
 	}
 }
 
-// silentAfter is when a source that gave a sign of life counts as silent. It
-// says five times as often that it waits.
-const silentAfter = 500 * time.Millisecond
+// A source that can give signs of life is silent when it gave none for so long:
+// the first one, and any other. It says five times as often that it waits.
+const (
+	firstSign   = 250 * time.Millisecond
+	silentAfter = 500 * time.Millisecond
+)
 
 // goodPace is how much longer a block may take that is arriving. Where links are
 // full all blocks take their time, and to ask somebody else makes it worse.
 const goodPace = time.Second
 
-// wait says for how long an attempt that began then and is past its time need
-// not be hedged: it will be complete soon at the pace it has, or its source
-// waits and says so. Where nobody waits any pace is good. 0 means that it is late.
-func (p *progress) wait(a *arrival, began time.Time, urgent bool) time.Duration {
+// paceOver is the shortest time over which pace is measured: what waits its turn
+// behind other blocks comes in bursts.
+const paceOver = 250 * time.Millisecond
+
+// wait says for how long an attempt that is past its time need not be hedged:
+// it will be complete soon at the pace it has, or its source waits and says so.
+// Where nobody waits any pace is good. 0 means that it is late.
+func (p *progress) wait(a *arrival, urgent bool) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	silent := now.Sub(a.sign)
-	if a.sign.IsZero() || silent >= silentAfter {
+	left := a.sign.Add(silentAfter).Sub(now)
+	if a.sign.IsZero() || left <= 0 || urgent && a.slow(now) {
 		return 0
 	}
-	if urgent && a.n > 0 && now.Sub(began)*time.Duration(len(a.mem)-a.n)/time.Duration(a.n) > goodPace {
-		return 0
+	return min(left, paceOver)
+}
+
+// slow reports whether the block will take long at the pace it has now. The
+// caller holds progress.mu.
+func (a *arrival) slow(now time.Time) bool {
+	since, came, first := now.Sub(a.then), a.n-a.had, a.then.IsZero()
+	if first || since >= paceOver {
+		a.then, a.had = now, a.n
 	}
-	return silentAfter - silent
+	if first || since < paceOver || came == 0 { // its sign is that of a source which waits itself
+		return false
+	}
+	return since*time.Duration(len(a.mem)-a.n)/time.Duration(came) > goodPace
 }
