@@ -22,10 +22,14 @@ const (
 	maxKeys = 8
 )
 
-func (l *link) welcomed(w *treepb.Welcome) {
+// welcomed takes what the coordinator says of itself, and reports whether it
+// was away.
+func (l *link) welcomed(w *treepb.Welcome) (back bool) {
 	c := l.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	back = c.away[l.address]
+	delete(c.away, l.address)
 	c.tenant, c.most = w.Tenant, int(w.MaxFunctions)
 	key := ed25519.PublicKey(w.TokenKey)
 	c.keys = slices.DeleteFunc(c.keys, func(k ed25519.PublicKey) bool { return k.Equal(key) })
@@ -35,6 +39,7 @@ func (l *link) welcomed(w *treepb.Welcome) {
 	if len(c.keys) > maxKeys {
 		c.keys = c.keys[1:]
 	}
+	return back
 }
 
 // answered returns the function that a message of l is about, nil when it is
@@ -62,7 +67,8 @@ func (l *link) assigned(a *treepb.Assignment) {
 	if f == nil || len(a.Stripes) == 0 {
 		return
 	}
-	f.refused, f.hops, f.unreachable, f.again, f.dormant = "", 0, nil, time.Time{}, false
+	f.answeredOrAsked()
+	f.refused, f.hops, f.unreachable = "", 0, nil
 	c.set(f, placeOf(a))
 }
 
@@ -74,10 +80,11 @@ func (l *link) refused(r *treepb.Refusal) {
 	if f == nil {
 		return
 	}
+	f.answeredOrAsked()
 	f.refused, f.hops, f.unreachable = r.Reason, 0, nil
 	switch {
 	case r.Again == treepb.Refusal_AGAIN_LATER:
-		f.again, f.next = time.Now().Add(jitter(askAgain)), f.at
+		c.askLater(f, f.at, jitter(askAgain))
 	case r.Again == treepb.Refusal_AGAIN_ACTIVE && f.wanted:
 		f.dormant = true
 	case r.Again == treepb.Refusal_AGAIN_WAIT:
@@ -99,7 +106,7 @@ func (l *link) redirected(r *treepb.Redirect) {
 	}
 	f.hops++
 	if f.hops > quickHops {
-		f.again, f.next = time.Now().Add(jitter(min(firstHop<<min(f.hops-quickHops-1, 8), lastHop))), r.Address
+		c.askLater(f, r.Address, jitter(min(firstHop<<min(f.hops-quickHops-1, 8), lastHop)))
 		c.mu.Unlock()
 		return
 	}

@@ -36,6 +36,7 @@ type Client struct {
 	tenant    string
 	most      int // functions that a VM may be in, 0: not known
 	load      Load
+	away      map[string]bool // coordinators whose absence was logged
 }
 
 // New returns a Client. It starts nothing.
@@ -43,7 +44,7 @@ func New(o Options) (*Client, error) {
 	if err := o.setDefaults(); err != nil {
 		return nil, err
 	}
-	c := &Client{opts: o, functions: map[string]*function{}, links: map[string]*link{}, queued: make(chan struct{}, 1)}
+	c := &Client{opts: o, functions: map[string]*function{}, links: map[string]*link{}, away: map[string]bool{}, queued: make(chan struct{}, 1)}
 	c.metrics = newMetrics(c)
 	return c, c.metrics.register(o.Registerer)
 }
@@ -150,9 +151,10 @@ func (c *Client) Leave(name string) {
 		l.say(&treepb.FromVM{Message: &treepb.FromVM_Leave{Leave: &treepb.Leave{Function: name}}})
 		c.trim(l)
 	}
+	f.answeredOrAsked()
 	for _, other := range c.functions { // there is room for one more
-		if !other.again.IsZero() && other.hops == 0 {
-			other.again = time.Now()
+		if other.again != nil && other.hops == 0 {
+			other.again.Reset(0)
 		}
 	}
 }

@@ -23,9 +23,8 @@ type function struct {
 	told    Place  // what Options.Changed knows
 	queued  bool
 
-	again   time.Time // when to ask anew, zero: not
-	next    string    // whom then
-	dormant bool      // ask anew when this VM is active
+	again   *time.Timer // asks anew, nil: not
+	dormant bool        // ask anew when this VM is active
 
 	hops        int             // redirects since the last answer
 	unreachable []string        // coordinators that it was brought home from
@@ -101,10 +100,10 @@ func (c *Client) ask(f *function) {
 	if c.functions[f.name] != f {
 		return
 	}
-	f.again, f.dormant = time.Time{}, false
+	f.answeredOrAsked()
 	if c.full(f) {
 		f.refused = fmt.Sprintf("the VM is in %d functions", c.most)
-		f.again, f.next = time.Now().Add(jitter(askAgain)), f.at
+		c.askLater(f, f.at, jitter(askAgain))
 		c.set(f, Place{})
 		return
 	}
@@ -122,6 +121,33 @@ func (c *Client) ask(f *function) {
 	l.say(&treepb.FromVM{Message: &treepb.FromVM_Join{Join: j}})
 }
 
+// askLater asks the coordinator at an address after a time, unless there is
+// an answer before. c.mu is held.
+func (c *Client) askLater(f *function, at string, after time.Duration) {
+	f.answeredOrAsked()
+	var timer *time.Timer
+	timer = time.AfterFunc(after, func() {
+		c.mu.Lock()
+		due := f.again == timer
+		if due {
+			f.at = at
+		}
+		c.mu.Unlock()
+		if due {
+			c.ask(f)
+		}
+	})
+	f.again = timer
+}
+
+// answeredOrAsked ends the wait for the time to ask anew. c.mu is held.
+func (f *function) answeredOrAsked() {
+	if f.again != nil {
+		f.again.Stop()
+	}
+	f.again, f.dormant = nil, false
+}
+
 // full says that this VM is in as many functions as it may be, at all
 // coordinators together. c.mu is held.
 func (c *Client) full(f *function) bool {
@@ -134,22 +160,21 @@ func (c *Client) full(f *function) bool {
 	return c.most > 0 && placed >= c.most
 }
 
-// due takes the functions that are to be asked for now.
-func (c *Client) due(now time.Time, load Load) (due []*function) {
+// awake takes the functions that are to be asked for because this VM is
+// active again.
+func (c *Client) awake(load Load) (fs []*function) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	active := load.Read != c.load.Read || load.Relayed != c.load.Relayed
+	if load.Read == c.load.Read && load.Relayed == c.load.Relayed {
+		return nil
+	}
 	c.load = load
 	for _, f := range c.functions {
-		switch {
-		case !f.again.IsZero() && !now.Before(f.again):
-			f.at = f.next
-			due = append(due, f)
-		case f.dormant && active:
-			due = append(due, f)
+		if f.dormant {
+			fs = append(fs, f)
 		}
 	}
-	return due
+	return fs
 }
 
 // of returns the functions that a coordinator keeps. c.mu is held.

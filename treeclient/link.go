@@ -21,8 +21,9 @@ const (
 	steady = 2 * time.Second
 )
 
-// patience is how many failures in a row a link bears before its functions
-// are brought to another coordinator, if there is one.
+// patience is how many failures in a row the link to the coordinator that is
+// asked first bears before another one is, if there is one. Functions of any
+// other are brought home at the first failure.
 const patience = 2
 
 // backlog bounds what a link may have to say. What does not fit is lost
@@ -122,9 +123,10 @@ func (l *link) failed(ctx context.Context, steady bool, err error) (end bool) {
 		l.failures = 0
 	}
 	l.failures++
-	first := l.failures == 1
+	first := !c.away[l.address]
+	c.away[l.address] = true
 	mine := c.of(l.address)
-	if l.failures >= patience && c.links[l.address] == l {
+	if c.links[l.address] == l && (l.address != c.homeAddress() || l.failures >= patience) {
 		end = c.leaveLink(l, mine)
 	}
 	c.mu.Unlock()
@@ -185,7 +187,9 @@ func (l *link) attend(ctx context.Context) (attended bool, err error) {
 	if beat < minHeartbeat || beat > maxHeartbeat {
 		return false, fmt.Errorf("treeclient: %s did not welcome us: %w", l.address, errdefs.ErrUnavailable)
 	}
-	l.welcomed(welcome)
+	if l.welcomed(welcome) {
+		log.G(ctx).WithField("coordinator", l.address).Info("the coordinator is back")
+	}
 	l.open(func() { cancel(errOverflow) })
 	defer l.shut()
 	sent := make(chan error, 1)

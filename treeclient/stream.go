@@ -81,9 +81,9 @@ func (l *link) send(ctx context.Context, stream treepb.Membership_AttendClient, 
 		case <-ctx.Done():
 			return stream.CloseSend()
 		case m = <-l.out:
-		case now := <-tick.C:
+		case <-tick.C:
 			load := c.opts.Load()
-			for _, f := range c.due(now, load) {
+			for _, f := range c.awake(load) {
 				c.ask(f)
 			}
 			m = &treepb.FromVM{Message: &treepb.FromVM_Heartbeat{Heartbeat: &treepb.Heartbeat{
