@@ -45,6 +45,7 @@ test: deps tools build ## vet, all tests, and the check that every case of docs/
 
 soak: deps tools build ## the long end-to-end tests: 50 kills, 100 rounds of pull, run and remove
 	FAASNET_SOAK=1 $(GO) test -v -count 1 -timeout 3h ./script/e2e
+	$(GO) test -v -count 1 -timeout 1h -run RandomOperations ./cmd/internal/tree -tree.ops 1000000
 
 bench: deps tools build images ## what converting and starting cost beside others: about 15 minutes
 	bin/faasnet-bench convert --image b --json $(FAASNET_CACHE)/convert.json

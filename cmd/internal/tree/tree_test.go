@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	ops  = flag.Int("tree.ops", 100_000, "random operations a form; the soak uses 1,000,000")
+	ops  = flag.Int("tree.ops", 30_000, "random operations a form; make soak does 1,000,000")
 	seed = flag.Uint64("tree.seed", 1, "seed of the random operations")
 )
 
