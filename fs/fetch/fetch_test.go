@@ -10,10 +10,11 @@ import (
 
 	"github.com/faasnet/faasnet/fs/block"
 	"github.com/faasnet/faasnet/fs/block/blocktest"
+	"github.com/faasnet/faasnet/fs/mounttest"
 	"github.com/faasnet/faasnet/fs/store"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(mounttest.Guard(m)) }
 
 // blockSize of the layers in tests.
 const blockSize = 4096
