@@ -9,6 +9,9 @@ import (
 	"time"
 )
 
+// resend is after what time at most something that was lost is sent again.
+const resend = 200 * time.Millisecond
+
 // Defaults of Net.
 const (
 	window  = 256 << 10
@@ -25,7 +28,8 @@ type Conn struct {
 	err     error
 	eof     bool // the other end has closed
 	closed  bool
-	lost    bool      // what is sent vanishes
+	lost    [][]byte  // what vanished on its way from here, to be sent again
+	unsaid  bool      // that this end is closed vanished too
 	sent    time.Time // when the last byte has left
 	unsent  int       // bytes written since the link was free for this end
 	read    time.Time // deadline
@@ -155,9 +159,9 @@ func (c *Conn) Write(p []byte) (n int, err error) {
 // send puts a segment on the way and returns when it has left.
 func (c *Conn) send(now time.Time, p []byte) time.Time {
 	sent := c.host.up.take(now, len(p))
-	if c.lost || c.host.cut || c.to.cut {
-		c.lost = true
-		c.peer.held += len(p) // never acknowledged
+	c.peer.held += len(p)
+	if c.cut() || len(c.lost) > 0 {
+		c.lost = append(c.lost, append([]byte(nil), p...))
 		return sent
 	}
 	first := sent.Add(c.host.net.Latency - c.host.up.takes(len(p)))
@@ -166,9 +170,26 @@ func (c *Conn) send(now time.Time, p []byte) time.Time {
 		at = last
 	}
 	c.peer.in = append(c.peer.in, piece{append([]byte(nil), p...), at})
-	c.peer.held += len(p)
 	c.peer.change()
 	return sent
+}
+
+func (c *Conn) cut() bool { return c.host.cut || c.to.cut }
+
+// again sends what vanished once more, if it can arrive now.
+func (c *Conn) again() {
+	if c.cut() {
+		return
+	}
+	then := time.Now().Add(resend)
+	for _, p := range c.lost {
+		c.peer.in = append(c.peer.in, piece{p, c.to.down.take(c.host.up.take(then, len(p)), len(p))})
+	}
+	c.lost = nil
+	if c.unsaid {
+		c.bye()
+	}
+	c.peer.change()
 }
 
 // Close is that of net.Conn.
@@ -188,11 +209,12 @@ func (c *Conn) Close() error {
 
 // bye lets the other end see that this one is closed.
 func (c *Conn) bye() {
-	delete(c.host.conns, c)
-	if !c.lost && !c.host.cut && !c.to.cut {
-		c.peer.eof = true
-		c.peer.change()
+	if c.unsaid = c.cut(); c.unsaid {
+		return
 	}
+	delete(c.host.conns, c)
+	c.peer.eof = true
+	c.peer.change()
 }
 
 // LocalAddr is that of net.Conn.

@@ -104,7 +104,9 @@ func (h *Host) Kill() {
 	h.dead = true
 	for c := range h.conns {
 		c.fail(syscall.ECONNRESET)
-		c.peer.fail(syscall.ECONNRESET)
+		if !c.cut() { // else nobody hears of it
+			c.peer.fail(syscall.ECONNRESET)
+		}
 	}
 }
 
@@ -115,14 +117,16 @@ func (h *Host) Revive() {
 	h.dead = false
 }
 
-// Cut makes bytes from and to the host vanish, or, for false, arrive again. What
-// vanished is gone, and its connections with it: they only do not know.
+// Cut makes bytes from and to the host vanish, or, for false, arrive again: what
+// vanished is sent once more, as a kernel does, and whoever has not given up his
+// connections has them still.
 func (h *Host) Cut(cut bool) {
 	h.net.mu.Lock()
 	defer h.net.mu.Unlock()
 	h.cut = cut
 	for c := range h.conns {
-		c.lost, c.peer.lost = true, true
+		c.again()
+		c.peer.again()
 	}
 }
 
