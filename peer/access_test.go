@@ -63,7 +63,8 @@ func TestSE05_Tokens(t *testing.T) {
 		"join": func(v *vm) string { return v.token(func(c *identity.Claims) { c.Use, c.Function = identity.Join, "" }) },
 	} {
 		t.Run("SE-05 "+name, func(t *testing.T) {
-			inWorld(t, 1, func(t *testing.T, w *world) {
+			inWorld(t, 1, func(w *world) {
+				t := w.t
 				a := w.start("a", 0)
 				a.mustRead(0)
 				logged.reset()
@@ -73,12 +74,12 @@ func TestSE05_Tokens(t *testing.T) {
 					t.Errorf("got %v", err)
 				}
 				k := newCall(block.Ref{}, nil)
-				tag := c.begin(k, frameOrder, 0, follow{handle: 1, stripes: 1}.append(nil))
+				tag := c.begin(k, frameOrder, 0, follow{handle: 1, stripes: 1}.marshal())
 				if err := c.wait(t.Context(), tag, k); !errdefs.IsPermissionDenied(err) {
 					t.Errorf("order: %v", err)
 				}
 				k = newCall(block.Ref{}, nil)
-				tag = c.begin(k, frameFollow, 0, follow{handle: 1, stripes: 1}.append(nil))
+				tag = c.begin(k, frameFollow, 0, follow{handle: 1, stripes: 1}.marshal())
 				if err := c.wait(t.Context(), tag, k); !errdefs.IsPermissionDenied(err) {
 					t.Errorf("follow: %v", err)
 				}
@@ -103,7 +104,8 @@ func TestSE05_Tokens(t *testing.T) {
 // A token for one function never opens another one's blocks, though the VM has
 // both: neither by their digest nor under a name of the first.
 func TestSE05_OtherFunctionsBlocks(t *testing.T) {
-	inWorld(t, 2, func(t *testing.T, w *world) {
+	inWorld(t, 2, func(w *world) {
+		t := w.t
 		a := w.start("a", 0)
 		a.mustRead(0)
 		secret := blocktest.NewLayer(9, blockSize, blockSize)
@@ -137,7 +139,8 @@ func TestSE05_OtherFunctionsBlocks(t *testing.T) {
 // A handle is good for as long as its token, and longer with a new one. Followers
 // are pushed nothing once theirs has expired.
 func TestSE05_ExpiryOfOpenHandles(t *testing.T) {
-	inWorld(t, 6, func(t *testing.T, w *world) {
+	inWorld(t, 6, func(w *world) {
+		t := w.t
 		a := w.start("a", 0)
 		c, b := w.dial("b", a)
 		short := func(c *identity.Claims) { c.Expires = time.Now().Add(20 * time.Second) }
@@ -184,10 +187,10 @@ func TestSE05_ExpiryOfOpenHandles(t *testing.T) {
 func TestPN08_OnlyDigests(t *testing.T) {
 	for _, name := range []string{"registry.example/app:latest", "", "sha256:zz", "latest"} {
 		ref := block.Ref{Blob: blob(name), Size: 1}
-		if _, err := parseGet(get{handle: 1, ref: ref}.append(nil)); !errors.Is(err, errProtocol) {
+		if _, err := parseGet(get{handle: 1, ref: ref}.marshal()); !errors.Is(err, errProtocol) {
 			t.Errorf("%q: %v", name, err)
 		}
-		if _, err := parsePush(push{handle: 1, ref: ref}.append(nil)); !errors.Is(err, errProtocol) {
+		if _, err := parsePush(push{handle: 1, ref: ref}.marshal()); !errors.Is(err, errProtocol) {
 			t.Errorf("pushed %q: %v", name, err)
 		}
 	}
@@ -196,7 +199,8 @@ func TestPN08_OnlyDigests(t *testing.T) {
 // Whoever connects and says nothing, or no preface, goes; so does one connection
 // too many.
 func TestSE05_Strangers(t *testing.T) {
-	inWorld(t, 1, func(t *testing.T, w *world) {
+	inWorld(t, 1, func(w *world) {
+		t := w.t
 		a := w.start("a", 0, func(o *Options) { o.MaxConns = 2 })
 		h := w.net.Host("x", 0)
 		for name, say := range map[string]string{"nothing": "", "http": "GET / HTTP/1.1\r\nHost: a\r\n\r\n and more bytes than a preface has", "version 2": "faasnet\x02 and a header"} {
@@ -225,7 +229,7 @@ func TestSE05_Strangers(t *testing.T) {
 			conns = append(conns, c)
 		}
 		synctest.Wait()
-		if n, err := conns[2].Read(make([]byte, 1)); n != 0 || err != io.EOF {
+		if n, err := conns[2].Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
 			t.Errorf("third connection: %d bytes, %v", n, err)
 		}
 		for _, c := range conns {

@@ -42,7 +42,7 @@ func (c *conn) open(function, token string) *lease {
 	}
 	l.token, l.call = token, newCall(block.Ref{}, nil)
 	c.leases[function] = l
-	c.beginLocked(l.call, frameOpen, 0, open{l.handle, function, token}.append(nil)) // before anybody asks with the handle
+	c.beginLocked(l.call, frameOpen, 0, open{l.handle, function, token}.marshal()) // before anybody asks with the handle
 	return l
 }
 
@@ -54,7 +54,7 @@ func (c *conn) get(ctx context.Context, l *lease, ref block.Ref, dst []byte, fla
 	asked, path, hops := c.r.waits.ask(ref.Sum, idOf(c.vm))
 	defer c.r.waits.answered(ref.Sum, asked)
 	k := newCall(ref, dst)
-	tag := c.begin(k, frameGet, flags, get{handle: l.handle, hops: hops, ref: ref, path: path}.append(nil))
+	tag := c.begin(k, frameGet, flags, get{handle: l.handle, hops: hops, ref: ref, path: path}.marshal())
 	tick := time.NewTicker(c.r.opts.KeepAlive)
 	defer tick.Stop()
 	before, alive := 0, false

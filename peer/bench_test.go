@@ -99,6 +99,7 @@ func BenchmarkRelay(b *testing.B) {
 }
 
 func usage(b *testing.B) time.Duration {
+	b.Helper()
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
 		b.Fatal(err)

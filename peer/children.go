@@ -289,7 +289,7 @@ func (c *conn) sendPush(ctx context.Context, tag uint32, m push, tap block.Tap, 
 	t := transfer{class: s.class, header: header{kind: frameData, flags: flagPush, tag: tag}, stream: s.stream}
 	err := c.sendTap(ctx, t, &opening{Tap: tap, first: func() error {
 		announced = true
-		body := m.append(nil)
+		body := m.marshal()
 		return c.out.send(ctx, s.class(), &packet{
 			header: header{framePush, 0, tag, uint32(len(body))}, stream: t.stream, body: body,
 		})

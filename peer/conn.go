@@ -31,7 +31,7 @@ type conn struct {
 
 	stirred time.Time // the reader's
 
-	ctx    context.Context // ends with the connection
+	ctx    context.Context //nolint:containedctx // ends with the connection
 	cancel context.CancelCauseFunc
 	work   sync.WaitGroup // goroutines that serve the other side
 
@@ -70,11 +70,12 @@ func newConn(r *Relay, c net.Conn, vm string, dialed bool) *conn {
 
 // greet exchanges preface and HELLO, and returns the name of the other VM.
 func greet(ctx context.Context, c net.Conn, self string, limit time.Duration) (vm string, err error) {
-	defer context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })()
+	end := func() { _ = c.SetDeadline(time.Unix(1, 0)) } // where that fails the connection has
+	defer context.AfterFunc(ctx, end)()
 	if err := c.SetDeadline(time.Now().Add(limit)); err != nil {
 		return "", err
 	}
-	hail := hello{self}.append(nil)
+	hail := hello{self}.marshal()
 	b := header{kind: frameHello, size: uint32(len(hail))}.append([]byte(preface))
 	sent := make(chan error, 1) // both sides speak first
 	go func() {
@@ -83,7 +84,7 @@ func greet(ctx context.Context, c net.Conn, self string, limit time.Duration) (v
 	}()
 	vm, err = hear(c)
 	if err != nil {
-		c.SetDeadline(time.Unix(1, 0))
+		end()
 	}
 	if err = errors.Join(err, <-sent); err != nil {
 		return "", err

@@ -14,7 +14,8 @@ import (
 
 // PN-01: an inner VM is killed while its children stream.
 func TestPN01_UpstreamIsGone(t *testing.T) {
-	inWorldOf(t, 64, small, func(t *testing.T, w *world) {
+	inWorldOf(t, 64, small, func(w *world) {
+		t := w.t
 		vms := w.binary(7, 12*mbit)
 		dead := vms[1]
 		time.AfterFunc(200*time.Millisecond, dead.kill)
@@ -58,7 +59,8 @@ func TestPN02_UpstreamIsSilent(t *testing.T) {
 	} {
 		for when, after := range map[string]time.Duration{"before": 0, "in the middle": 150 * time.Millisecond} {
 			t.Run(name+" "+when, func(t *testing.T) {
-				inWorld(t, 32, func(t *testing.T, w *world) {
+				inWorld(t, 32, func(w *world) {
+					t := w.t
 					a, b := w.start("a", 100*mbit), w.start("b", 100*mbit)
 					w.chain(a, b)
 					time.AfterFunc(after, func() { stop(a, true) })
@@ -107,7 +109,8 @@ func (w *world) holdsOnlyRight(v *vm) {
 // before they store; what they relayed meanwhile ends in an abort, which blames
 // nobody but the liar.
 func TestPN03_CorruptingPeer(t *testing.T) {
-	inWorld(t, 24, func(t *testing.T, w *world) {
+	inWorld(t, 24, func(w *world) {
+		t := w.t
 		a := w.start("a", 100*mbit)
 		w.wrap = func(b Blocks) Blocks { return lies{b} }
 		liar := w.start("liar", 100*mbit)
@@ -151,7 +154,8 @@ func TestPN03_CorruptingPeer(t *testing.T) {
 func TestPN05_SlowUpstream(t *testing.T) {
 	var alone, slow time.Duration
 	for _, tree := range []bool{false, true} {
-		inWorldOf(t, 512, small, func(t *testing.T, w *world) { // 8 MiB
+		inWorldOf(t, 512, small, func(w *world) { // 8 MiB
+			t := w.t
 			const rate = 12 * mbit
 			a := w.start("a", 0)
 			a.mustReadAll()
@@ -181,7 +185,8 @@ func TestPN05_SlowUpstream(t *testing.T) {
 
 // PN-06: a child asks before its parent has anything. It waits and streams.
 func TestPN06_NotYetIsNotNotFound(t *testing.T) {
-	inWorld(t, 4, func(t *testing.T, w *world) {
+	inWorld(t, 4, func(w *world) {
+		t := w.t
 		gate := blocktest.NewGate(w.origin)
 		w.from = func(string) block.Source { return gate }
 		a, b, c := w.start("a", 100*mbit), w.start("b", 100*mbit), w.start("c", 100*mbit)
@@ -211,7 +216,8 @@ func TestPN06_NotYetIsNotNotFound(t *testing.T) {
 
 // PN-09: the parent has evicted what the child asks for.
 func TestPN09_EvictedBlocks(t *testing.T) {
-	inWorld(t, 4, func(t *testing.T, w *world) {
+	inWorld(t, 4, func(w *world) {
+		t := w.t
 		a, b := w.start("a", 100*mbit), w.start("b", 100*mbit)
 		a.mustRead(0, 1, 2, 3)
 		w.chain(a, b)
@@ -244,7 +250,8 @@ func TestPN09_EvictedBlocks(t *testing.T) {
 // and the child's child that has the first part already, go on with another
 // source; nobody but the upstream is blamed.
 func TestPN07_ResetInTheMiddle(t *testing.T) {
-	inWorldOf(t, 2, 512<<10, func(t *testing.T, w *world) {
+	inWorldOf(t, 2, 512<<10, func(w *world) {
+		t := w.t
 		const rate = 10 * mbit // a block takes 0.4 s
 		a := w.start("a", rate)
 		a.mustRead(0, 1)

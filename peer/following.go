@@ -153,7 +153,7 @@ func (f *following) follow(r *Relay, want followed) (*followed, error) {
 	k := newCall(block.Ref{}, nil)
 	k.keep = true
 	want.c, want.call = c, k
-	want.tag = c.begin(k, frameFollow, 0, follow{l.handle, uint8(f.stripe), uint8(want.stripes)}.append(nil))
+	want.tag = c.begin(k, frameFollow, 0, follow{l.handle, uint8(f.stripe), uint8(want.stripes)}.marshal())
 	if err := c.wait(ctx, want.tag, k); err != nil {
 		return nil, err
 	}
@@ -192,6 +192,6 @@ func (f *followed) leave(of *following) {
 	l := f.c.leases[of.function]
 	f.c.mu.Unlock()
 	if l != nil {
-		f.c.out.say(frameLeave, 0, 0, follow{l.handle, uint8(of.stripe), uint8(f.stripes)}.append(nil))
+		f.c.out.say(frameLeave, 0, 0, follow{l.handle, uint8(of.stripe), uint8(f.stripes)}.marshal())
 	}
 }

@@ -49,7 +49,7 @@ func fuzzRelay(t testing.TB, b Blocks) (*Relay, []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r, frame(frameOpen, 0, 1, open{1, function, token}.append(nil))
+	return r, frame(frameOpen, 0, 1, open{1, function, token}.marshal())
 }
 
 // FuzzServe takes whatever a VM that has opened a function may send: no panic,
@@ -57,11 +57,11 @@ func fuzzRelay(t testing.TB, b Blocks) (*Relay, []byte) {
 func FuzzServe(f *testing.F) {
 	ref := fuzzLayer.Ref(1)
 	for _, p := range [][]byte{
-		frame(frameGet, 0, 2, get{1, 9, ref, []id{3, 4}}.append(nil)),
-		frame(frameGet, flagStored, 3, get{1, 0, ref, nil}.append(nil)),
-		frame(frameFollow, 0, 4, follow{1, 0, 2}.append(nil)),
-		frame(frameLeave, 0, 0, follow{1, 0, 2}.append(nil)),
-		frame(frameOrder, 0, 5, follow{handle: 1, stripes: 1}.append(nil)),
+		frame(frameGet, 0, 2, get{1, 9, ref, []id{3, 4}}.marshal()),
+		frame(frameGet, flagStored, 3, get{1, 0, ref, nil}.marshal()),
+		frame(frameFollow, 0, 4, follow{1, 0, 2}.marshal()),
+		frame(frameLeave, 0, 0, follow{1, 0, 2}.marshal()),
+		frame(frameOrder, 0, 5, follow{handle: 1, stripes: 1}.marshal()),
 		frame(frameCancel, 0, 2, nil), frame(frameCancel, flagPush, 1, nil), frame(frameUrge, flagPush, 1, nil),
 		frame(framePing, 0, 1, nil), frame(200, 3, 1, []byte("later")), frame(frameOpen, 0, 7, []byte{0, 0, 0, 2, 0, 200}),
 		{byte(frameData), 1, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff},
@@ -91,8 +91,8 @@ func FuzzAsk(f *testing.F) {
 		frame(frameEnd, 0, 2, nil), frame(frameNotYet, 0, 2, appendPath(nil, []id{1, 2})), frame(frameNotHave, 0, 2, []byte{1}),
 		frame(frameMoved, 0, 3, make([]byte, 8)), frame(frameRefused, 0, 1, text16(nil, "no")), frame(frameOK, 0, 3, nil),
 		frame(frameOrdered, 0, 4, appendOrder(nil, []int{2, 0, 1 << 30})),
-		append(frame(framePush, 0, 1, push{1, fuzzLayer.Ref(0)}.append(nil)), frame(frameData, flagPush, 1, p[:9])...),
-		append(frame(framePush, 0, 1, push{1, ref}.append(nil)), append(frame(frameData, flagPush, 1, p), frame(frameEnd, flagPush, 1, nil)...)...),
+		append(frame(framePush, 0, 1, push{1, fuzzLayer.Ref(0)}.marshal()), frame(frameData, flagPush, 1, p[:9])...),
+		append(frame(framePush, 0, 1, push{1, ref}.marshal()), append(frame(frameData, flagPush, 1, p), frame(frameEnd, flagPush, 1, nil)...)...),
 		frame(frameEnd, flagPush, 9, nil), frame(framePong, 0, 0, nil),
 	} {
 		f.Add(p)
@@ -105,9 +105,9 @@ func FuzzAsk(f *testing.F) {
 		dst := make([]byte, ref.Size+8) // the last 8 are nobody's
 		block, follows, order := newCall(ref, dst[:ref.Size]), newCall(ref, nil), newCall(ref, nil)
 		follows.keep = true
-		c.begin(block, frameGet, 0, get{handle: l.handle, ref: ref}.append(nil)) // 2
-		c.begin(follows, frameFollow, 0, follow{1, 0, 1}.append(nil))            // 3
-		c.begin(order, frameOrder, 0, follow{handle: 1, stripes: 1}.append(nil)) // 4
+		c.begin(block, frameGet, 0, get{handle: l.handle, ref: ref}.marshal()) // 2
+		c.begin(follows, frameFollow, 0, follow{1, 0, 1}.marshal())            // 3
+		c.begin(order, frameOrder, 0, follow{handle: 1, stripes: 1}.marshal()) // 4
 		if err := c.run(); err == nil {
 			t.Error("ends without a reason")
 		}
@@ -170,7 +170,7 @@ func (x *sinkOf) End(err error) {
 
 // FuzzGreet takes whatever a machine may say at first.
 func FuzzGreet(f *testing.F) {
-	f.Add(append([]byte(preface), frame(frameHello, 0, 0, hello{"you"}.append(nil))...))
+	f.Add(append([]byte(preface), frame(frameHello, 0, 0, hello{"you"}.marshal())...))
 	f.Add([]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"))
 	f.Add(append([]byte(preface), frame(frameHello, 0, 0, make([]byte, 300))...))
 	f.Fuzz(func(t *testing.T, p []byte) {

@@ -53,25 +53,25 @@ type push struct {
 	ref    block.Ref
 }
 
-func (m hello) append(b []byte) []byte { return text8(b, m.vm) }
+func (m hello) marshal() []byte { return text8(nil, m.vm) }
 
-func (m open) append(b []byte) []byte {
-	b = binary.BigEndian.AppendUint32(b, m.handle)
+func (m open) marshal() []byte {
+	b := binary.BigEndian.AppendUint32(nil, m.handle)
 	return text16(text16(b, m.function), m.token)
 }
 
-func (m get) append(b []byte) []byte {
-	b = binary.BigEndian.AppendUint32(b, m.handle)
+func (m get) marshal() []byte {
+	b := binary.BigEndian.AppendUint32(nil, m.handle)
 	b = append(b, m.hops)
 	return appendPath(appendRef(b, m.ref), m.path)
 }
 
-func (m follow) append(b []byte) []byte {
-	return append(binary.BigEndian.AppendUint32(b, m.handle), m.stripe, m.stripes)
+func (m follow) marshal() []byte {
+	return append(binary.BigEndian.AppendUint32(nil, m.handle), m.stripe, m.stripes)
 }
 
-func (m push) append(b []byte) []byte {
-	return appendRef(binary.BigEndian.AppendUint32(b, m.handle), m.ref)
+func (m push) marshal() []byte {
+	return appendRef(binary.BigEndian.AppendUint32(nil, m.handle), m.ref)
 }
 
 func appendRef(b []byte, r block.Ref) []byte {

@@ -13,7 +13,8 @@ import (
 // A ring of VMs that wait for each other, possible while a tree changes, is
 // broken, in one place, and everybody gets the block.
 func TestRing(t *testing.T) {
-	inWorld(t, 2, func(t *testing.T, w *world) {
+	inWorld(t, 2, func(w *world) {
+		t := w.t
 		a, b, c := w.start("a", 0), w.start("b", 0), w.start("c", 0)
 		vms := []*vm{a, b, c}
 		for i, v := range vms {
@@ -77,7 +78,8 @@ func TestWaits(t *testing.T) {
 func TestSlowChild(t *testing.T) {
 	const blocks, rate = 40, 100 * mbit
 	took := func(slow bool) (sibling, own time.Duration) {
-		inWorld(t, blocks, func(t *testing.T, w *world) {
+		inWorld(t, blocks, func(w *world) {
+			t := w.t
 			a, b := w.start("a", rate), w.start("b", rate)
 			children := []*vm{b}
 			if slow {
@@ -123,7 +125,8 @@ func TestSlowChild(t *testing.T) {
 // place of one that the tree does not name only if the tree names it. Beyond the
 // children one more VM may ask for blocks.
 func TestPN13_Admission(t *testing.T) {
-	inWorld(t, 4, func(t *testing.T, w *world) {
+	inWorld(t, 4, func(w *world) {
+		t := w.t
 		a := w.start("a", 0)
 		a.below(1, nil)
 		a.mustRead(0)
@@ -180,7 +183,8 @@ func TestPN13_OwnReads(t *testing.T) {
 	const blocks = 120
 	own := func(children int) time.Duration {
 		var p99 time.Duration
-		inWorld(t, blocks, func(t *testing.T, w *world) {
+		inWorld(t, blocks, func(w *world) {
+			t := w.t
 			const rate = 100 * mbit
 			w.registry(rate)
 			a := w.start("a", rate)
@@ -222,7 +226,8 @@ func TestPN13_OwnReads(t *testing.T) {
 // When a VM moves in the tree it follows the new upstream before it leaves the
 // old one: no block is missed, none comes from the registry twice.
 func TestMakeBeforeBreak(t *testing.T) {
-	inWorld(t, 60, func(t *testing.T, w *world) {
+	inWorld(t, 60, func(w *world) {
+		t := w.t
 		root, old, next, c := w.start("root", 0), w.start("old", 0), w.start("next", 0), w.start("c", 0)
 		old.below(1, []*vm{root})
 		next.below(1, []*vm{root})
@@ -268,7 +273,8 @@ func TestMakeBeforeBreak(t *testing.T) {
 
 // A child learns in which order its parent's container read the blocks.
 func TestOrder(t *testing.T) {
-	inWorld(t, 10, func(t *testing.T, w *world) {
+	inWorld(t, 10, func(w *world) {
+		t := w.t
 		a, b := w.start("a", 0), w.start("b", 0)
 		l, err := a.fetcher.Layer(w.layer.Digest, w.layer.Table)
 		if err != nil {
@@ -297,7 +303,8 @@ func TestOrder(t *testing.T) {
 
 // The upload of a VM is limited for all connections together.
 func TestUploadLimit(t *testing.T) {
-	inWorld(t, 32, func(t *testing.T, w *world) {
+	inWorld(t, 32, func(w *world) {
+		t := w.t
 		const limit = 8 * mbit
 		a := w.start("a", 0, func(o *Options) { o.Upload = limit })
 		a.mustReadAll()

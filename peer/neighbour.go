@@ -154,7 +154,7 @@ func (n *neighbour) connect(ctx context.Context) (*conn, error) {
 		n.dialing = d
 		address := n.address
 		n.mu.Unlock()
-		if !n.r.start(func() { n.dial(d, address) }) {
+		if !n.r.start(func() { n.dial(d, address) }) { //nolint:contextcheck // a connection outlives who asked for it
 			n.dialed(d, nil, errClosed)
 		}
 	} else {

@@ -131,7 +131,7 @@ type Relay struct {
 	holds    func(function string, ref block.Ref) (holds, known bool) // the catalog's
 
 	// Set by Run before anything else runs.
-	ctx    context.Context
+	ctx    context.Context //nolint:containedctx // Run's; of all that the relay does
 	blocks Blocks
 	work   sync.WaitGroup
 
@@ -171,7 +171,7 @@ func (r *Relay) Run(ctx context.Context, l net.Listener, b Blocks) error {
 	}
 	r.ctx, r.blocks, r.running = ctx, b, true
 	for _, p := range r.places {
-		p.follow(r)
+		p.follow(r) //nolint:contextcheck // it lives under Run's, which is ours
 	}
 	r.mu.Unlock()
 	stop := context.AfterFunc(ctx, func() { l.Close() })

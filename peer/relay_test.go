@@ -13,7 +13,8 @@ const mbit = 1_000_000 / 8 // bytes a second
 
 // A chain of VMs reads each block from the registry once, whoever wants it.
 func TestOneReadsAllGet(t *testing.T) {
-	inWorld(t, 8, func(t *testing.T, w *world) {
+	inWorld(t, 8, func(w *world) {
+		t := w.t
 		a, b, c := w.start("a", 0), w.start("b", 0), w.start("c", 0)
 		w.chain(a, b, c)
 		c.mustRead(0, 1, 2) // through b and a
@@ -32,7 +33,8 @@ func TestOneReadsAllGet(t *testing.T) {
 // A follower gets a block it did not ask for within one block time plus one hop
 // of its parent's receiving it, and so does the next one.
 func TestPushIsCutThrough(t *testing.T) {
-	inWorld(t, 4, func(t *testing.T, w *world) {
+	inWorld(t, 4, func(w *world) {
+		t := w.t
 		const rate = 10 * mbit
 		slow := blocktest.Stream(w.layer.Source(), 16<<10, time.Duration(16<<10)*time.Second/rate)
 		w.from = func(string) block.Source { return slow }

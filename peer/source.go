@@ -128,7 +128,7 @@ func (r *Relay) Order(ctx context.Context, function string) ([]block.Ref, error)
 	}
 	l := c.open(function, token)
 	k := newCall(block.Ref{}, nil)
-	tag := c.begin(k, frameOrder, 0, follow{handle: l.handle, stripes: 1}.append(nil))
+	tag := c.begin(k, frameOrder, 0, follow{handle: l.handle, stripes: 1}.marshal())
 	if err := c.wait(ctx, tag, k); err != nil {
 		return nil, err
 	}

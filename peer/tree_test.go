@@ -37,14 +37,15 @@ func TestPN04_RegistryIsReadOnce(t *testing.T) {
 		start func(w *world, n int, rate int64) []*vm
 	}{"two stripes": {(*world).striped}, "one": {(*world).binary}} {
 		t.Run(name, func(t *testing.T) {
-			inWorldOf(t, 128, small, func(t *testing.T, w *world) {
+			inWorldOf(t, 128, small, func(w *world) {
+				t := w.t
 				const rate = 10 * mbit
 				w.registry(rate)
 				vms := c.start(w, 8, 10*rate)
 				began := time.Now()
 				w.all(vms, (*vm).readAll)
 				took := time.Since(began)
-				bound := time.Duration(int64(w.layer.Table.Bytes()) * int64(time.Second) / rate)
+				bound := time.Duration(w.layer.Table.Bytes() * int64(time.Second) / rate)
 				most, total := w.asked()
 				t.Logf("%v, the registry's link needs %v; asked %d times for %d blocks", took, bound, total, w.layer.Table.Len())
 				if total*10 > 13*w.layer.Table.Len() {
@@ -69,7 +70,8 @@ func TestWholeImageBurst(t *testing.T) {
 	const rate, blocks = 50 * mbit, 96
 	took := map[string]float64{}
 	for name, start := range map[string]func(*world, int, int64) []*vm{"two": (*world).striped, "one": (*world).binary} {
-		inWorld(t, blocks, func(t *testing.T, w *world) {
+		inWorld(t, blocks, func(w *world) {
+			t := w.t
 			w.registry(rate)
 			vms := start(w, 8, rate)
 			began := time.Now()

@@ -46,12 +46,12 @@ type world struct {
 }
 
 // inWorld runs a test with an image of that many incompressible blocks.
-func inWorld(t *testing.T, blocks int, test func(*testing.T, *world)) {
+func inWorld(t *testing.T, blocks int, test func(*world)) {
 	t.Helper()
 	inWorldOf(t, blocks, blockSize, test)
 }
 
-func inWorldOf(t *testing.T, blocks, size int, test func(*testing.T, *world)) {
+func inWorldOf(t *testing.T, blocks, size int, test func(*world)) {
 	t.Helper()
 	layer := blocktest.Cut(blocktest.Random(1, blocks*size), size)
 	synctest.Test(t, func(t *testing.T) {
@@ -59,7 +59,7 @@ func inWorldOf(t *testing.T, blocks, size int, test func(*testing.T, *world)) {
 		w.net.Latency = time.Millisecond
 		w.origin = blocktest.Count(layer.Source())
 		w.from = func(string) block.Source { return w.origin }
-		test(t, w)
+		test(w)
 	})
 }
 

@@ -2,6 +2,7 @@ package peer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -75,8 +76,8 @@ func (w *writer) send(ctx context.Context, c class, p *packet) error {
 		return err
 	case <-ctx.Done():
 	}
-	if !w.drop(p) { // being sent
-		<-p.done
+	if !w.drop(p) { // it is being sent
+		return errors.Join(ctx.Err(), <-p.done)
 	}
 	return ctx.Err()
 }

@@ -140,7 +140,7 @@ type Fetcher struct {
 	full    warning // that nothing can be cached
 	wg      sync.WaitGroup
 	closing context.CancelFunc
-	closed  context.Context // of prefetches; done with Close
+	closed  context.Context //nolint:containedctx // of prefetches; done with Close
 
 	mu      sync.Mutex // guards layers and the refs of each, and stopped; no other lock is taken under it
 	layers  map[store.FlatID]*Layer

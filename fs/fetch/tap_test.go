@@ -32,7 +32,7 @@ func drain(t *testing.T, tap block.Tap, err error) (p []byte, first, last time.D
 	began := time.Now()
 	for {
 		more, err := tap.Next(t.Context())
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return p, first, last, nil
 		}
 		if err != nil {

@@ -48,7 +48,7 @@ type function struct {
 }
 
 // newFleet opens the relay's port. The fleet is closed before or after it ran.
-func newFleet(cfg *config.Config, r prometheus.Registerer) (_ *fleet, err error) {
+func newFleet(ctx context.Context, cfg *config.Config, r prometheus.Registerer) (_ *fleet, err error) {
 	if !cfg.Tree.Enabled {
 		return nil, nil //nolint:nilnil // none is a good fleet
 	}
@@ -77,7 +77,8 @@ func newFleet(cfg *config.Config, r prometheus.Registerer) (_ *fleet, err error)
 	if err != nil {
 		return nil, err
 	}
-	if f.listener, err = net.Listen("tcp", cfg.Peer.Address); err != nil {
+	var listen net.ListenConfig
+	if f.listener, err = listen.Listen(ctx, "tcp", cfg.Peer.Address); err != nil {
 		return nil, fmt.Errorf("relay: %w", err)
 	}
 	return f, nil

@@ -98,7 +98,7 @@ func Open(ctx context.Context, root string, cfg *config.Config, r prometheus.Reg
 		return nil, err
 	}
 	n.origins = newOrigins(client)
-	if n.fleet, err = newFleet(cfg, r); err != nil {
+	if n.fleet, err = newFleet(ctx, cfg, r); err != nil {
 		return nil, err
 	}
 	options := fetchOptions(cfg, r)
