@@ -4,6 +4,8 @@ import (
 	"context"
 	"io"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -87,6 +89,32 @@ func TestPullAndRun(t *testing.T) {
 				t.Errorf("CPU time is %v", cpu)
 			}
 		})
+	}
+}
+
+// What Fetch copies from a registry can be pushed again and is the same image.
+func TestFetch(t *testing.T) {
+	l := newLab(t)
+	h := try[*Host](t)(l.Host("vm", nil))
+	r := try[*Registry](t)(h.Registry(t.Context(), ""))
+	from := layout(t, "a")
+	ref := try[string](t)(r.Push(t.Context(), from, "a:1"))
+	to := filepath.Join(t.TempDir(), "copy")
+	if err := Fetch(t.Context(), ref, to); err != nil {
+		t.Fatal(err)
+	}
+	try[string](t)(r.Push(t.Context(), to, "copy:1"))
+	blobs := func(dir string) (names []string) {
+		for _, e := range try[[]os.DirEntry](t)(os.ReadDir(filepath.Join(dir, "blobs", "sha256"))) {
+			names = append(names, e.Name())
+		}
+		return names
+	}
+	if want, got := blobs(from), blobs(to); !slices.Equal(want, got) {
+		t.Errorf("fetched %v, the image has %v", got, want)
+	}
+	if err := Fetch(t.Context(), r.Addr+"/none:1", filepath.Join(t.TempDir(), "none")); err == nil {
+		t.Error("an image that is not there was fetched")
 	}
 }
 
