@@ -58,14 +58,14 @@ func (c *conn) quietFor() time.Duration {
 	return time.Since(last)
 }
 
-// quiet is quietFor, 0 while nothing is expected.
-func (c *conn) quiet() time.Duration {
+// quiet reports whether the other side was asked whether it lives and has not
+// answered for a quarter of the time after which it is given up. One that is
+// followed and has nothing to send is not quiet.
+func (c *conn) quiet() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.watching {
-		return 0
-	}
-	return c.quietFor()
+	unanswered := c.pinged.After(time.Unix(0, c.heard.Load()))
+	return c.watching && unanswered && time.Since(c.pinged) >= c.r.opts.Silence/4
 }
 
 // idleFor is after what time without a request in either direction whoever made

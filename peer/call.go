@@ -95,7 +95,7 @@ func (c *conn) beginLocked(k *call, what kind, flags uint8, payload []byte) uint
 	c.tag++
 	tag := c.tag
 	if c.ctx.Err() != nil {
-		k.finish(context.Cause(c.ctx))
+		k.finish(c.reason())
 		return tag
 	}
 	c.calls[tag], c.used = k, time.Now()

@@ -250,9 +250,14 @@ func (c *conn) data(h header, in *bufio.Reader) error {
 	return c.replyPiece(h, in)
 }
 
+// reason is what those hear who wait when the connection ends.
+func (c *conn) reason() error {
+	return fmt.Errorf("connection to %s: %w: %w", c.vm, context.Cause(c.ctx), errdefs.ErrUnavailable)
+}
+
 // end tells all who are still waiting that there is nothing more to come.
 func (c *conn) end() {
-	err := fmt.Errorf("connection to %s: %w: %w", c.vm, context.Cause(c.ctx), errdefs.ErrUnavailable)
+	err := c.reason()
 	c.mu.Lock()
 	for _, t := range []*time.Timer{c.watch, c.idle} {
 		if t != nil {

@@ -99,11 +99,10 @@ func (n *neighbour) usable(now time.Time) bool {
 	return !now.Before(n.corrupt) && !now.Before(n.notBefore) && !now.Before(n.slow)
 }
 
-// quiet reports whether we have waited for a sign of life from n for half of the
-// time after which it is given up: others are asked first.
+// quiet reports whether n does not say that it lives: others are asked first.
 func (n *neighbour) quiet() bool {
 	c := n.live()
-	return c != nil && c.quiet() >= c.r.opts.Silence/2
+	return c != nil && c.quiet()
 }
 
 // lost notes that n was slower than another one, and reports whether it is slow
