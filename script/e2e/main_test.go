@@ -75,7 +75,7 @@ func newWorld() (_ *world, err error) {
 			os.RemoveAll(product)
 		}
 	}()
-	build := exec.Command("go", "build", "-buildvcs=false", "-o", product, "./cmd/containerd-faasnet-grpc", "./cmd/faasnet")
+	build := exec.Command("go", "build", "-buildvcs=false", "-o", product, "./cmd/containerd-faasnet-grpc", "./cmd/faasnet", "./cmd/faasnet-tree")
 	build.Dir = "../.."
 	if out, err := build.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("build: %w: %s", err, out)

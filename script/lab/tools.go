@@ -13,15 +13,15 @@ type Tools struct {
 	// Dir holds containerd, ctr and containerd-shim-runc-v2 of the release
 	// that the lab runs by default.
 	Dir string
-	// Product holds containerd-faasnet-grpc and faasnet.
+	// Product holds containerd-faasnet-grpc, faasnet and faasnet-tree.
 	Product string
 }
 
 // Containerd programs that Tools.Dir holds, and what is found on the path.
 var (
 	inDir   = []string{"containerd", "ctr", "containerd-shim-runc-v2"}
-	onPath  = []string{"runc", "docker-registry", "ip", "tc", "nsenter", "unshare"}
-	product = []string{"containerd-faasnet-grpc", "faasnet"}
+	onPath  = []string{"runc", "docker-registry", "ip", "ss", "tc", "nsenter", "unshare"}
+	product = []string{"containerd-faasnet-grpc", "faasnet", "faasnet-tree"}
 )
 
 // FindTools looks for the programs of containerd in $FAASNET_TOOLS, in
