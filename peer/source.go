@@ -114,39 +114,3 @@ func (r *Relay) report(vm string, f Fault) {
 		r.opts.Report(rep)
 	}
 }
-
-// Order asks the upstream in which order its own container first read the
-// function's blocks.
-func (r *Relay) Order(ctx context.Context, function string) ([]block.Ref, error) {
-	n, token := r.above(function)
-	if n == nil {
-		return nil, errdefs.ErrNotFound
-	}
-	c, err := n.connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	l := c.open(function, token)
-	k := newCall(block.Ref{}, nil)
-	tag := c.begin(k, frameOrder, 0, follow{handle: l.handle, stripes: 1}.marshal())
-	if err := c.wait(ctx, tag, k); err != nil {
-		return nil, err
-	}
-	return r.opts.Catalog.refs(function, k.numbers), nil
-}
-
-// above returns an upstream in the function's tree, nil if there is none.
-func (r *Relay) above(function string) (*neighbour, string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	p := r.places[function]
-	if p == nil || !r.running {
-		return nil, ""
-	}
-	for _, s := range p.place.Stripes {
-		if s.Upstream.VM != "" && s.Upstream.VM != r.opts.VM {
-			return r.neighbour(s.Upstream), p.place.Token
-		}
-	}
-	return nil, ""
-}

@@ -1,0 +1,180 @@
+package peer
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/faasnet/faasnet/fs/block"
+	"github.com/faasnet/faasnet/peer/identity"
+)
+
+// Received pushes a block that has begun to arrive to those who follow its
+// stripe. It does not wait.
+func (r *Relay) Received(ref block.Ref) {
+	if ref.Number == block.Section {
+		return
+	}
+	for _, at := range r.opts.Catalog.find(ref) {
+		for _, f := range r.followers(at) {
+			if !f.push(ref) {
+				r.pushed(f)
+			}
+		}
+	}
+}
+
+// followers returns those who follow the stripe of a block and have room for
+// it, and counts it for each.
+func (r *Relay) followers(at position) []*follower {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	k := r.children[at.function]
+	if k == nil {
+		return nil
+	}
+	var out []*follower
+	for _, f := range k.followers {
+		switch {
+		case at.number%f.stripes != f.stripe:
+		case f.active >= maxPushes:
+			r.metrics.dropped.Add(1)
+		default:
+			f.active++
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// pushed ends a push.
+func (r *Relay) pushed(f *follower) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f.active--
+}
+
+// push begins to send a block that is in flight. false means that there is
+// nothing to send.
+func (f *follower) push(ref block.Ref) bool {
+	c := f.c
+	if !c.wants(f.handle, ref) {
+		return false
+	}
+	tap, err := c.r.blocks.Watch(ref)
+	if err != nil {
+		return false
+	}
+	ctx, cancel := context.WithCancel(c.ctx)
+	s := &sending{sum: ref.Sum, stream: c.stream(), cancel: cancel, done: make(chan struct{})}
+	c.mu.Lock()
+	c.tag++
+	tag := c.tag
+	c.sends[tag] = s
+	c.mu.Unlock()
+	end := func() {
+		tap.Close()
+		cancel()
+		c.mu.Lock()
+		delete(c.sends, tag)
+		c.mu.Unlock()
+		close(s.done)
+	}
+	started := c.start(func() {
+		defer c.r.pushed(f)
+		defer end()
+		c.r.metrics.pushes.Add(1)
+		c.sendPush(ctx, tag, push{f.handle, ref}, tap, s)
+	})
+	if !started {
+		end()
+	}
+	return started
+}
+
+// sending is a block that we push.
+type sending struct {
+	sum    block.Sum // zero when it is not wanted; guarded by conn.mu
+	stream uint64
+	urged  atomic.Bool // somebody waits for it
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+func (s *sending) class() class {
+	if s.urged.Load() {
+		return answers
+	}
+	return pushes
+}
+
+func (s *sending) urge(c *conn) {
+	s.urged.Store(true)
+	c.out.urge(s.stream)
+}
+
+func (c *conn) serveUrge(tag uint32) {
+	c.mu.Lock()
+	s := c.sends[tag]
+	c.mu.Unlock()
+	if s != nil {
+		s.urge(c)
+	}
+}
+
+// wants reports whether a follower may still have the function, and is not
+// being sent the block anyway.
+func (c *conn) wants(handle uint32, ref block.Ref) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	g := c.grants[handle]
+	if g == nil || time.Now().After(g.expires.Add(identity.Leeway)) {
+		return false
+	}
+	for _, s := range c.serves {
+		if s.sum == ref.Sum {
+			return false
+		}
+	}
+	return true
+}
+
+// sendPush announces a block together with its first piece: the other side waits
+// for it from then on.
+func (c *conn) sendPush(ctx context.Context, tag uint32, m push, tap block.Tap, s *sending) {
+	announced := false
+	t := transfer{class: s.class, header: header{kind: frameData, flags: flagPush, tag: tag}, stream: s.stream}
+	err := c.sendTap(ctx, t, &opening{Tap: tap, first: func() error {
+		announced = true
+		body := m.marshal()
+		return c.out.send(ctx, s.class(), &packet{
+			header: header{framePush, 0, tag, uint32(len(body))}, stream: t.stream, body: body,
+		})
+	}}, func() {})
+	if announced {
+		c.finish(flagPush, tag, err)
+	}
+}
+
+// opening calls first before the first piece of a tap.
+type opening struct {
+	block.Tap
+	first func() error
+}
+
+func (o *opening) Next(ctx context.Context) ([]byte, error) {
+	p, err := o.Tap.Next(ctx)
+	if err == nil && o.first != nil {
+		err = o.first()
+		o.first = nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+var errNotWanted = fmt.Errorf("not wanted: %w", errdefs.ErrAborted)

@@ -1,0 +1,72 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"time"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/faasnet/faasnet/fs/block"
+)
+
+// sendFile sends a stored block.
+func (c *conn) sendFile(ctx context.Context, tag uint32, f *os.File, size int) error {
+	stream := c.stream()
+	for n := 0; n < size; n += pieceSize {
+		m := min(size-n, pieceSize)
+		if err := c.out.send(ctx, answers, &packet{
+			header: header{kind: frameData, tag: tag, size: uint32(m)}, stream: stream, file: f, offset: int64(n),
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// transfer is what the DATA of one block have in common.
+type transfer struct {
+	class  func() class
+	header header
+	stream uint64
+}
+
+// sendTap sends a block while it arrives, and calls wait now and then while
+// nothing does.
+func (c *conn) sendTap(ctx context.Context, t transfer, tap block.Tap, wait func()) error {
+	for {
+		p, err := c.next(ctx, tap, wait)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		for len(p) > 0 {
+			n := min(len(p), pieceSize)
+			t.header.size = uint32(n)
+			if err := c.out.send(ctx, t.class(), &packet{header: t.header, stream: t.stream, body: p[:n:n]}); err != nil {
+				return err
+			}
+			p = p[n:]
+		}
+	}
+}
+
+// firstSign is after what time without a piece the asker hears that we wait.
+const firstSign = 25 * time.Millisecond
+
+// next returns the next bytes of a tap.
+func (c *conn) next(ctx context.Context, tap block.Tap, wait func()) ([]byte, error) {
+	for d := min(firstSign, c.r.opts.KeepAlive); ; d = c.r.opts.KeepAlive {
+		within, cancel := context.WithTimeout(ctx, d)
+		p, err := tap.Next(within)
+		cancel()
+		if err == nil || !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil || errdefs.IsAborted(err) {
+			return p, err
+		}
+		wait()
+	}
+}
