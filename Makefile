@@ -31,7 +31,7 @@ help: ## this text
 build: ## build the programs into bin/
 	$(GO) build -trimpath -buildvcs=$(VCS) -ldflags "-X main.revision=$(VERSION)" -o bin/ $(PROGRAMS:%=./cmd/%)
 
-demo: deps tools build ## convert a real image (or IMAGE=ref), run it lazily beside a full pull, print what it saves
+demo: deps tools build ## convert a real image (or IMAGE=ref), start it on four VMs at once in a tree, beside full pulls, print what that saves
 	bin/faasnet-bench demo --image $(IMAGE)
 
 test: deps tools build ## vet, all tests, and the check that every case of docs/cases.md has a passing one

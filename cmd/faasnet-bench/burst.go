@@ -68,6 +68,7 @@ type bursts struct {
 	timeout    time.Duration
 	report     io.Writer       // takes a table of VMs for each burst
 	told       map[string]bool // of which the configuration was printed
+	quiet      bool            // print no configuration
 }
 
 // burstPlan is what is measured: rows of one plan are repetitions.

@@ -49,7 +49,7 @@ func (b *bursts) once(ctx context.Context, p burstPlan, rep int) (_ burstRow, er
 	if err != nil {
 		return row, err
 	}
-	if how := p.System + p.Form; !b.told[how] {
+	if how := p.System + p.Form; !b.quiet && !b.told[how] {
 		b.told[how] = true
 		config, err := u.vms[0].Configuration()
 		if err != nil {
