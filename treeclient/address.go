@@ -1,6 +1,7 @@
 package treeclient
 
 import (
+	"context"
 	"fmt"
 	"net"
 
@@ -11,7 +12,7 @@ import (
 // that they can reach, else its port at the address from which the route to
 // the coordinator starts. So a VM with a container bridge announces the
 // interface that the fleet is on (PN-12).
-func announced(address, coordinator string) (string, error) {
+func announced(ctx context.Context, address, coordinator string) (string, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return "", fmt.Errorf("treeclient: relay address %q: %w: %w", address, err, errdefs.ErrInvalidArgument)
@@ -21,7 +22,7 @@ func announced(address, coordinator string) (string, error) {
 	}
 	// A datagram socket that is connected sends nothing: the kernel only picks
 	// the route.
-	c, err := net.Dial("udp", coordinator)
+	c, err := new(net.Dialer).DialContext(ctx, "udp", coordinator)
 	if err != nil {
 		return "", fmt.Errorf("treeclient: no route to coordinator %s: %w: %w", coordinator, err, errdefs.ErrUnavailable)
 	}

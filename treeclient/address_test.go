@@ -14,14 +14,14 @@ func TestAnnounced(t *testing.T) {
 		{"0.0.0.0:7000", "127.0.0.1:1", "127.0.0.1:7000"},
 		{"[::]:7000", "127.0.0.1:1", "127.0.0.1:7000"},
 	} {
-		if got, err := announced(c.address, c.coordinator); err != nil || got != c.want {
+		if got, err := announced(t.Context(), c.address, c.coordinator); err != nil || got != c.want {
 			t.Errorf("%s towards %s: %s, %v; want %s", c.address, c.coordinator, got, err, c.want)
 		}
 	}
-	if _, err := announced("7000", "127.0.0.1:1"); !errdefs.IsInvalidArgument(err) {
+	if _, err := announced(t.Context(), "7000", "127.0.0.1:1"); !errdefs.IsInvalidArgument(err) {
 		t.Errorf("no host and port: %v", err)
 	}
-	if _, err := announced(":7000", "nowhere"); !errdefs.IsUnavailable(err) {
+	if _, err := announced(t.Context(), ":7000", "nowhere"); !errdefs.IsUnavailable(err) {
 		t.Errorf("no route: %v", err)
 	}
 }

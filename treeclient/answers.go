@@ -12,12 +12,11 @@ const (
 	// askAgain is after how long a VM asks again that was refused for want of
 	// room.
 	askAgain = 10 * time.Second
-	// A function that is sent from one coordinator to the next follows this
-	// many redirects at once, then at a growing distance: coordinators that
-	// disagree, or one that is dead, must not make a storm.
-	quickHops = 2
-	firstHop  = 250 * time.Millisecond
-	lastHop   = 2 * time.Second
+	// A redirect to a coordinator that could not be reached, or that has itself
+	// sent the function away, is followed after a time that doubles:
+	// coordinators that disagree, or one that is dead, must not make a storm.
+	firstHop = 250 * time.Millisecond
+	lastHop  = 2 * time.Second
 	// maxKeys bounds the token keys that are kept, the newest last.
 	maxKeys = 8
 )
@@ -67,8 +66,8 @@ func (l *link) assigned(a *treepb.Assignment) {
 	if f == nil || len(a.Stripes) == 0 {
 		return
 	}
-	f.answeredOrAsked()
-	f.refused, f.hops, f.unreachable = "", 0, nil
+	f.answered()
+	f.refused = ""
 	c.set(f, placeOf(a))
 }
 
@@ -80,8 +79,8 @@ func (l *link) refused(r *treepb.Refusal) {
 	if f == nil {
 		return
 	}
-	f.answeredOrAsked()
-	f.refused, f.hops, f.unreachable = r.Reason, 0, nil
+	f.answered()
+	f.refused = r.Reason
 	switch {
 	case r.Again == treepb.Refusal_AGAIN_LATER:
 		c.askLater(f, f.at, jitter(askAgain))
@@ -104,9 +103,10 @@ func (l *link) redirected(r *treepb.Redirect) {
 		c.mu.Unlock()
 		return
 	}
-	f.hops++
-	if f.hops > quickHops {
-		c.askLater(f, r.Address, jitter(min(firstHop<<min(f.hops-quickHops-1, 8), lastHop)))
+	f.sentBy = remember(f.sentBy, l.address)
+	if slices.Contains(f.unreachable, r.Address) || slices.Contains(f.sentBy, r.Address) {
+		c.askLater(f, r.Address, jitter(min(firstHop<<min(f.hops, 8), lastHop)))
+		f.hops++
 		c.mu.Unlock()
 		return
 	}

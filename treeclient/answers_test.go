@@ -20,6 +20,7 @@ func refusal(f string, again treepb.Refusal_Again) *treepb.ToVM {
 
 // refusing is a coordinator that refuses the first joins of a VM.
 func refusing(t *testing.T, w *world, heard *said, first int, again treepb.Refusal_Again) *treetest.Coordinator {
+	t.Helper()
 	c := w.coordinator()
 	c.Said = func(vm string, m *treepb.FromVM) bool {
 		heard.hear(vm, m)
@@ -37,7 +38,8 @@ func refusing(t *testing.T, w *world, heard *said, first int, again treepb.Refus
 
 func TestRefused(t *testing.T) {
 	t.Run("later", func(t *testing.T) {
-		inBubble(t, func(t *testing.T, w *world) {
+		inBubble(t, func(w *world) {
+			t := w.t
 			var heard said
 			refusing(t, w, &heard, 2, treepb.Refusal_AGAIN_LATER)
 			v := w.vm("a")
@@ -56,7 +58,8 @@ func TestRefused(t *testing.T) {
 		})
 	})
 	t.Run("never", func(t *testing.T) {
-		inBubble(t, func(t *testing.T, w *world) {
+		inBubble(t, func(w *world) {
+			t := w.t
 			var heard said
 			refusing(t, w, &heard, 1, treepb.Refusal_AGAIN_NEVER)
 			v := w.vm("a")
@@ -73,7 +76,8 @@ func TestRefused(t *testing.T) {
 		})
 	})
 	t.Run("while idle", func(t *testing.T) {
-		inBubble(t, func(t *testing.T, w *world) {
+		inBubble(t, func(w *world) {
+			t := w.t
 			var heard said
 			c := refusing(t, w, &heard, 0, 0)
 			v := w.vm("a")
@@ -98,7 +102,8 @@ func TestRefused(t *testing.T) {
 		})
 	})
 	t.Run("wait", func(t *testing.T) {
-		inBubble(t, func(t *testing.T, w *world) {
+		inBubble(t, func(w *world) {
+			t := w.t
 			var heard said
 			c := refusing(t, w, &heard, 0, 0)
 			v := w.vm("a")
@@ -118,7 +123,8 @@ func TestRefused(t *testing.T) {
 }
 
 func TestScheduler(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(w *world) {
+		t := w.t
 		var heard said
 		c := w.coordinator()
 		c.Said = heard.hear
@@ -155,7 +161,8 @@ func TestScheduler(t *testing.T) {
 }
 
 func TestAtMost20FunctionsOverAllCoordinators(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(w *world) {
+		t := w.t
 		var heard said
 		c := w.coordinator()
 		c.Said = heard.hear
@@ -181,14 +188,15 @@ func TestAtMost20FunctionsOverAllCoordinators(t *testing.T) {
 }
 
 func TestChangesAreToldInOrderAndFoldedWhileTheListenerIsBusy(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(w *world) {
+		t := w.t
 		c := w.coordinator()
 		w.serve(home, c)
 		busy := make(chan struct{})
 		var told []string
 		v := w.vm("a", func(o *treeclient.Options) {
-			o.Changed = func(_ string, old, new treeclient.Place) {
-				told = append(told, upstream(old)+">"+upstream(new))
+			o.Changed = func(_ string, before, now treeclient.Place) {
+				told = append(told, upstream(before)+">"+upstream(now))
 				<-busy
 			}
 		})

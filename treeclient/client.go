@@ -151,7 +151,7 @@ func (c *Client) Leave(name string) {
 		l.say(&treepb.FromVM{Message: &treepb.FromVM_Leave{Leave: &treepb.Leave{Function: name}}})
 		c.trim(l)
 	}
-	f.answeredOrAsked()
+	f.dropTimer()
 	for _, other := range c.functions { // there is room for one more
 		if other.again != nil && other.hops == 0 {
 			other.again.Reset(0)

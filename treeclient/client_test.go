@@ -2,6 +2,7 @@ package treeclient_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -19,7 +20,8 @@ import (
 const image = "sha256:f"
 
 func TestJoinAndLeave(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(w *world) {
+		t := w.t
 		c := w.coordinator()
 		w.serve(home, c)
 		a, b := w.vm("a"), w.vm("b")
@@ -56,7 +58,8 @@ func TestJoinAndLeave(t *testing.T) {
 }
 
 func TestCO06_AskedOnceNotPerBlock(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(w *world) {
+		t := w.t
 		var heard said
 		c := w.coordinator()
 		c.Said = heard.hear
@@ -97,7 +100,8 @@ func TestCO07_CoordinatorAwayOrSlow(t *testing.T) {
 		}, 500 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, w *world) {
+			inBubble(t, func(w *world) {
+				t := w.t
 				c.set(w)
 				v := w.vm("a")
 				synctest.Wait()
@@ -125,7 +129,8 @@ func TestCO07_CoordinatorAwayOrSlow(t *testing.T) {
 }
 
 func TestCO07_LateAnswers(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(w *world) {
+		t := w.t
 		c := w.coordinator()
 		w.serve(home, c)
 		v := w.vm("a")
@@ -154,7 +159,8 @@ func TestCO07_LateAnswers(t *testing.T) {
 }
 
 func TestCO07_UnreachableParentIsReportedOnce(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(w *world) {
+		t := w.t
 		var heard said
 		c := w.coordinator()
 		c.Said = heard.hear
@@ -182,21 +188,23 @@ func TestCO07_UnreachableParentIsReportedOnce(t *testing.T) {
 }
 
 func TestJoinIsCancelled(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(w *world) {
+		t := w.t
 		w.serve(home, w.coordinator())
 		w.net.Hang(home, true)
 		v := w.vm("a")
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		if _, err := v.Join(ctx, image); err != context.DeadlineExceeded {
+		if _, err := v.Join(ctx, image); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("join: %v", err)
 		}
 	})
 }
 
 func TestLeaveEndsAWaitingJoin(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(w *world) {
+		t := w.t
 		w.serve(home, w.coordinator())
 		w.net.Hang(home, true)
 		v := w.vm("a")
@@ -228,7 +236,8 @@ func TestNewRefuses(t *testing.T) {
 }
 
 func TestRunTwiceIsRefused(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(w *world) {
+		t := w.t
 		w.serve(home, w.coordinator())
 		v := w.vm("a")
 		synctest.Wait()

@@ -26,9 +26,12 @@ type function struct {
 	again   *time.Timer // asks anew, nil: not
 	dormant bool        // ask anew when this VM is active
 
-	hops        int             // redirects since the last answer
-	unreachable []string        // coordinators that it was brought home from
-	reported    map[string]bool // neighbours, at place.Epoch
+	// Since the last answer.
+	hops        int      // redirects that were not followed at once
+	unreachable []string // coordinators that could not be reached
+	sentBy      []string // coordinators that sent it to others
+
+	reported map[string]bool // neighbours, at place.Epoch
 }
 
 func newFunction(name, at string) *function {
@@ -100,7 +103,7 @@ func (c *Client) ask(f *function) {
 	if c.functions[f.name] != f {
 		return
 	}
-	f.answeredOrAsked()
+	f.dropTimer()
 	if c.full(f) {
 		f.refused = fmt.Sprintf("the VM is in %d functions", c.most)
 		c.askLater(f, f.at, jitter(askAgain))
@@ -124,7 +127,7 @@ func (c *Client) ask(f *function) {
 // askLater asks the coordinator at an address after a time, unless there is
 // an answer before. c.mu is held.
 func (c *Client) askLater(f *function, at string, after time.Duration) {
-	f.answeredOrAsked()
+	f.dropTimer()
 	var timer *time.Timer
 	timer = time.AfterFunc(after, func() {
 		c.mu.Lock()
@@ -140,12 +143,18 @@ func (c *Client) askLater(f *function, at string, after time.Duration) {
 	f.again = timer
 }
 
-// answeredOrAsked ends the wait for the time to ask anew. c.mu is held.
-func (f *function) answeredOrAsked() {
+// dropTimer ends the wait for the time to ask anew. c.mu is held.
+func (f *function) dropTimer() {
 	if f.again != nil {
 		f.again.Stop()
 	}
 	f.again, f.dormant = nil, false
+}
+
+// answered forgets what the way to the answer was. c.mu is held.
+func (f *function) answered() {
+	f.dropTimer()
+	f.hops, f.unreachable, f.sentBy = 0, nil, nil
 }
 
 // full says that this VM is in as many functions as it may be, at all
@@ -187,13 +196,13 @@ func (c *Client) of(address string) (fs []*function) {
 	return fs
 }
 
-// blameCoordinator remembers that f was brought home from a coordinator that
-// could not be reached.
-func (f *function) blameCoordinator(address string) {
+// remember adds an address to a few.
+func remember(addresses []string, address string) []string {
 	const enough = 8
-	if !slices.Contains(f.unreachable, address) && len(f.unreachable) < enough {
-		f.unreachable = append(f.unreachable, address)
+	if slices.Contains(addresses, address) || len(addresses) == enough {
+		return addresses
 	}
+	return append(addresses, address)
 }
 
 // jitter is between half of limit and limit.

@@ -152,7 +152,7 @@ func (c *Client) leaveLink(l *link, mine []*function) bool {
 	delete(c.links, l.address)
 	c.link(c.homeAddress(), l.failures)
 	for _, f := range mine {
-		f.blameCoordinator(l.address)
+		f.unreachable = remember(f.unreachable, l.address)
 		f.at = c.homeAddress()
 	}
 	return true
@@ -162,7 +162,7 @@ func (c *Client) leaveLink(l *link, mine []*function) bool {
 func (l *link) attend(ctx context.Context) (attended bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	hello, err := l.hello()
+	hello, err := l.hello(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -170,7 +170,7 @@ func (l *link) attend(ctx context.Context) (attended bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	defer conn.Close()
+	defer func() { err = errors.Join(err, conn.Close()) }()
 	silence := time.AfterFunc(welcomeTimeout, func() { cancel(errSilent) })
 	defer silence.Stop()
 	stream, err := treepb.NewMembershipClient(conn).Attend(ctx)

@@ -19,6 +19,7 @@ func redirect(f, address string) *treepb.ToVM {
 
 // redirects makes a coordinator send every join on.
 func redirects(t *testing.T, w *world, heard *said, to string) func(string, *treepb.FromVM) bool {
+	t.Helper()
 	c := w.coordinator()
 	c.Said = func(vm string, m *treepb.FromVM) bool {
 		heard.hear(vm, m)
@@ -35,7 +36,8 @@ func redirects(t *testing.T, w *world, heard *said, to string) func(string, *tre
 }
 
 func TestCO03_CoordinatorRestarts(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(w *world) {
+		t := w.t
 		stop := w.serve(home, w.coordinator())
 		vms := make([]*vm, 8)
 		for i := range vms {
@@ -85,7 +87,8 @@ func TestCO03_CoordinatorRestarts(t *testing.T) {
 }
 
 func TestCoordinatorVanishesSilently(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(w *world) {
+		t := w.t
 		w.serve(home, w.coordinator())
 		w.serve(other, w.coordinator())
 		v := w.vm("a", func(o *treeclient.Options) { o.Coordinators = []string{home, other} })
@@ -103,7 +106,8 @@ func TestCoordinatorVanishesSilently(t *testing.T) {
 }
 
 func TestAnotherCoordinatorIsAskedAtOnceWhenOneDies(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(w *world) {
+		t := w.t
 		stop := w.serve(home, w.coordinator())
 		var heard said
 		c := w.coordinator()
@@ -121,7 +125,8 @@ func TestAnotherCoordinatorIsAskedAtOnceWhenOneDies(t *testing.T) {
 }
 
 func TestAllCoordinatorsDeadIsNoStorm(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(w *world) {
+		t := w.t
 		tries := 0
 		v := w.vm("a", func(o *treeclient.Options) {
 			o.Coordinators = []string{home, other}
@@ -137,7 +142,8 @@ func TestAllCoordinatorsDeadIsNoStorm(t *testing.T) {
 }
 
 func TestRedirect(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(w *world) {
+		t := w.t
 		var heard, there said
 		redirects(t, w, &heard, other)
 		c := w.coordinator()
@@ -166,7 +172,8 @@ func TestRedirect(t *testing.T) {
 }
 
 func TestRedirectToTheDeadIsNoStormAndHeals(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(w *world) {
+		t := w.t
 		var heard said
 		redirects(t, w, &heard, other)
 		v := w.vm("a")
@@ -190,7 +197,8 @@ func TestRedirectToTheDeadIsNoStormAndHeals(t *testing.T) {
 }
 
 func TestRedirectInACircleIsNoStorm(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(w *world) {
+		t := w.t
 		var here, there said
 		redirects(t, w, &here, other)
 		c := w.coordinator()
@@ -213,7 +221,8 @@ func TestRedirectInACircleIsNoStorm(t *testing.T) {
 }
 
 func TestFirstMessageMustBeAWelcome(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(w *world) {
+		t := w.t
 		c := w.coordinator()
 		c.Heartbeat = time.Nanosecond // so that every VM would be a flood
 		w.serve(home, c)
@@ -226,7 +235,8 @@ func TestFirstMessageMustBeAWelcome(t *testing.T) {
 }
 
 func TestCredentialThatCannotBeReadIsTriedAgain(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(w *world) {
+		t := w.t
 		var heard said
 		c := w.coordinator()
 		c.Said = heard.hear

@@ -39,7 +39,7 @@ type Options struct {
 	// Changed is told every change of a place, in order, one call at a time.
 	// Changes that come faster than it returns are told as one. It must not
 	// call Join.
-	Changed func(function string, old, new Place)
+	Changed func(function string, before, now Place)
 	// Held returns how many blocks of the function's image this VM has. The
 	// default is 0.
 	Held func(function string) uint64

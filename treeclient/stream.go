@@ -37,9 +37,9 @@ func whyEnded(ctx context.Context, err error) error {
 	return err
 }
 
-func (l *link) hello() (*treepb.Hello, error) {
+func (l *link) hello(ctx context.Context) (*treepb.Hello, error) {
 	o := &l.c.opts
-	address, err := announced(o.Address, l.address)
+	address, err := announced(ctx, o.Address, l.address)
 	if err != nil {
 		return nil, err
 	}

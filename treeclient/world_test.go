@@ -32,8 +32,9 @@ type world struct {
 	net *treetest.Network
 }
 
-func inBubble(t *testing.T, test func(*testing.T, *world)) {
-	synctest.Test(t, func(t *testing.T) { test(t, &world{t, &treetest.Network{}}) })
+func inBubble(t *testing.T, test func(*world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(&world{t, &treetest.Network{}}) })
 }
 
 func (w *world) coordinator() *treetest.Coordinator {
@@ -74,10 +75,10 @@ func (w *world) vm(name string, edit ...func(*treeclient.Options)) *vm {
 	v := &vm{}
 	o := treeclient.Options{
 		Coordinators: []string{home}, VM: name, Address: "10.0.0.1:7000", Dial: w.net.Dial,
-		Changed: func(f string, old, new treeclient.Place) {
+		Changed: func(f string, before, now treeclient.Place) {
 			v.mu.Lock()
 			defer v.mu.Unlock()
-			v.changes = append(v.changes, fmt.Sprintf("%s %s>%s", f, upstream(old), upstream(new)))
+			v.changes = append(v.changes, fmt.Sprintf("%s %s>%s", f, upstream(before), upstream(now)))
 		},
 		Load: func() treeclient.Load { v.mu.Lock(); defer v.mu.Unlock(); return v.load },
 		Held: func(string) uint64 { v.mu.Lock(); defer v.mu.Unlock(); return v.held },

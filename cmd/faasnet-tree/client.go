@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -35,7 +36,7 @@ func tenantFlag() cli.Flag {
 }
 
 // ask calls do with a client of the coordinator that the flags name.
-func ask(c *cli.Context, do func(context.Context, treepb.SchedulerClient) error) error {
+func ask(c *cli.Context, do func(context.Context, treepb.SchedulerClient) error) (err error) {
 	secured, err := clientTLS(c.Path("tls-ca"), c.Path("tls-cert"), c.Path("tls-key"))
 	if err != nil {
 		return err
@@ -52,7 +53,7 @@ func ask(c *cli.Context, do func(context.Context, treepb.SchedulerClient) error)
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
+	defer func() { err = errors.Join(err, conn.Close()) }()
 	err = do(c.Context, treepb.NewSchedulerClient(conn))
 	if s, ok := status.FromError(err); ok && s.Code() != codes.OK {
 		return fmt.Errorf("%s: %s", c.String("address"), s.Message())

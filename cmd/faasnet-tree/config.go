@@ -9,10 +9,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/pelletier/go-toml/v2"
 
-	"github.com/faasnet/faasnet/cmd/internal/config"
 	"github.com/faasnet/faasnet/cmd/internal/coordinator"
 	"github.com/faasnet/faasnet/cmd/internal/coordinator/etcdjournal"
 	"github.com/faasnet/faasnet/cmd/internal/tree"
@@ -27,25 +27,37 @@ const (
 
 // settings is the configuration file. Flags of the same names go before it.
 type settings struct {
-	Listen          string          `toml:"listen"`
-	SchedulerListen string          `toml:"scheduler_listen"`
-	MetricsAddress  string          `toml:"metrics_address"`
-	DebugAddress    string          `toml:"debug_address"`
-	LogLevel        string          `toml:"log_level"`
-	LogFormat       string          `toml:"log_format"`
-	Form            string          `toml:"form"`
-	Heartbeat       config.Duration `toml:"heartbeat"`
-	MaxFunctions    int             `toml:"max_functions"`
-	Idle            config.Duration `toml:"idle"`
-	Settle          config.Duration `toml:"settle"`
-	TokenTTL        config.Duration `toml:"token_ttl"`
-	KeyFile         string          `toml:"key_file"`
-	CredentialKeys  []string        `toml:"credential_keys"`
-	AllowLoopback   bool            `toml:"allow_loopback"`
+	Listen          string   `toml:"listen"`
+	SchedulerListen string   `toml:"scheduler_listen"`
+	MetricsAddress  string   `toml:"metrics_address"`
+	DebugAddress    string   `toml:"debug_address"`
+	LogLevel        string   `toml:"log_level"`
+	LogFormat       string   `toml:"log_format"`
+	Form            string   `toml:"form"`
+	Heartbeat       span     `toml:"heartbeat"`
+	MaxFunctions    int      `toml:"max_functions"`
+	Idle            span     `toml:"idle"`
+	Settle          span     `toml:"settle"`
+	TokenTTL        span     `toml:"token_ttl"`
+	KeyFile         string   `toml:"key_file"`
+	CredentialKeys  []string `toml:"credential_keys"`
+	AllowLoopback   bool     `toml:"allow_loopback"`
 
 	TLS  tlsSettings  `toml:"tls"`
 	Etcd etcdSettings `toml:"etcd"`
 }
+
+// span is a time, written as in Go: "1.5s", "2m".
+type span time.Duration
+
+// UnmarshalText reads what time.ParseDuration reads.
+func (d *span) UnmarshalText(p []byte) error {
+	v, err := time.ParseDuration(string(p))
+	*d = span(v)
+	return err
+}
+
+func (d span) String() string { return time.Duration(d).String() }
 
 // tlsSettings are files in PEM.
 type tlsSettings struct {
@@ -56,22 +68,22 @@ type tlsSettings struct {
 }
 
 type etcdSettings struct {
-	Endpoints []string        `toml:"endpoints"`
-	Advertise string          `toml:"advertise"`
-	Prefix    string          `toml:"prefix"`
-	TTL       config.Duration `toml:"ttl"`
-	CA        string          `toml:"ca"`
-	Cert      string          `toml:"cert"`
-	Key       string          `toml:"key"`
+	Endpoints []string `toml:"endpoints"`
+	Advertise string   `toml:"advertise"`
+	Prefix    string   `toml:"prefix"`
+	TTL       span     `toml:"ttl"`
+	CA        string   `toml:"ca"`
+	Cert      string   `toml:"cert"`
+	Key       string   `toml:"key"`
 }
 
 func defaults() *settings {
 	return &settings{
 		Listen: defaultListen, SchedulerListen: defaultScheduler, LogLevel: "info", LogFormat: "text",
-		Form: string(tree.Striped), Heartbeat: config.Duration(coordinator.DefaultHeartbeat), MaxFunctions: coordinator.DefaultMaxFunctions,
-		Idle: config.Duration(coordinator.DefaultIdle), Settle: config.Duration(coordinator.DefaultSettle), TokenTTL: config.Duration(coordinator.DefaultTokenTTL),
+		Form: string(tree.Striped), Heartbeat: span(coordinator.DefaultHeartbeat), MaxFunctions: coordinator.DefaultMaxFunctions,
+		Idle: span(coordinator.DefaultIdle), Settle: span(coordinator.DefaultSettle), TokenTTL: span(coordinator.DefaultTokenTTL),
 		KeyFile: defaultKeyFile,
-		Etcd:    etcdSettings{Prefix: etcdjournal.DefaultPrefix, TTL: config.Duration(etcdjournal.DefaultTTL)},
+		Etcd:    etcdSettings{Prefix: etcdjournal.DefaultPrefix, TTL: span(etcdjournal.DefaultTTL)},
 	}
 }
 

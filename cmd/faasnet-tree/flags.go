@@ -1,11 +1,7 @@
 package main
 
 import (
-	"time"
-
 	"github.com/urfave/cli/v2"
-
-	"github.com/faasnet/faasnet/cmd/internal/config"
 )
 
 const (
@@ -25,9 +21,9 @@ func serveFlags() (flags []cli.Flag, set map[string]setter) {
 		flags = append(flags, &cli.StringFlag{Name: name, Category: category, Usage: usage, DefaultText: *to(defaults())})
 		set[name] = func(c *cli.Context, s *settings) { *to(s) = c.String(name) }
 	}
-	span := func(name, category, usage string, to func(*settings) *config.Duration) {
+	period := func(name, category, usage string, to func(*settings) *span) {
 		flags = append(flags, &cli.DurationFlag{Name: name, Category: category, Usage: usage, DefaultText: to(defaults()).String()})
-		set[name] = func(c *cli.Context, s *settings) { *to(s) = config.Duration(c.Duration(name)) }
+		set[name] = func(c *cli.Context, s *settings) { *to(s) = span(c.Duration(name)) }
 	}
 	list := func(name, category, usage string, to func(*settings) *[]string) {
 		flags = append(flags, &cli.StringSliceFlag{Name: name, Category: category, Usage: usage})
@@ -38,8 +34,8 @@ func serveFlags() (flags []cli.Flag, set map[string]setter) {
 	text("metrics-address", addressCategory, "`ADDRESS` of /metrics, /healthz and /readyz", func(s *settings) *string { return &s.MetricsAddress })
 	text("debug-address", addressCategory, "`ADDRESS` of /debug/pprof/", func(s *settings) *string { return &s.DebugAddress })
 	text("form", treeCategory, "`FORM` of the trees: striped, complete or rotate", func(s *settings) *string { return &s.Form })
-	span("heartbeat", treeCategory, "`TIME` between two signs of life of a VM; after three it is dead", func(s *settings) *config.Duration { return &s.Heartbeat })
-	span("idle", treeCategory, "`TIME` after which a VM that neither reads nor relays leaves its trees", func(s *settings) *config.Duration { return &s.Idle })
+	period("heartbeat", treeCategory, "`TIME` between two signs of life of a VM; after three it is dead", func(s *settings) *span { return &s.Heartbeat })
+	period("idle", treeCategory, "`TIME` after which a VM that neither reads nor relays leaves its trees", func(s *settings) *span { return &s.Idle })
 	flags = append(flags, &cli.IntFlag{Name: "max-functions", Category: treeCategory, Usage: "`NUMBER` of functions that a VM may be in", DefaultText: "20"})
 	set["max-functions"] = func(c *cli.Context, s *settings) { s.MaxFunctions = c.Int("max-functions") }
 	text("key-file", identityCategory, "`FILE` with the Ed25519 key that signs function tokens, made if absent", func(s *settings) *string { return &s.KeyFile })
@@ -69,5 +65,3 @@ func configured(c *cli.Context, set map[string]setter) (*settings, error) {
 	}
 	return s, s.check()
 }
-
-func spanOf(d config.Duration) time.Duration { return time.Duration(d) }

@@ -88,7 +88,7 @@ func TestConfigurationFile(t *testing.T) {
 		return path
 	}
 	s, err := load(file("form = \"complete\"\nidle = \"1m\"\n[etcd]\nendpoints = [\"http://e:1\"]\nadvertise = \"c:2\"\n"), false)
-	if err != nil || s.check() != nil || s.Form != "complete" || spanOf(s.Idle) != time.Minute || s.Listen != defaultListen || s.advertise() != "c:2" {
+	if err != nil || s.check() != nil || s.Form != "complete" || time.Duration(s.Idle) != time.Minute || s.Listen != defaultListen || s.advertise() != "c:2" {
 		t.Errorf("%+v, %v", s, err)
 	}
 	for text, want := range map[string]string{

@@ -110,6 +110,7 @@ func fleet(t *testing.T, n int, f string, coordinators ...string) (vms []*treecl
 
 // keep fails when a VM is without a place before what it returns is called.
 func keep(t *testing.T, vms []*treeclient.Client, f string) (stop func()) {
+	t.Helper()
 	end := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -149,7 +150,7 @@ func TestKilledOwner(t *testing.T) {
 	var ps []*process
 	var addresses []string
 	for range 3 {
-		p := newProcess(t, nil, "--etcd", e.Endpoint)
+		p := newProcess(t, nil, "--etcd", e.Endpoint, "--config", configFile(t, "settle = \"20s\"")) // a slow machine moves nobody
 		p.run()
 		ps, addresses = append(ps, p), append(addresses, p.vms)
 	}

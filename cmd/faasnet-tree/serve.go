@@ -112,8 +112,8 @@ func serve(ctx context.Context, s *settings) error {
 // build makes the coordinator that the settings describe.
 func build(s *settings, metrics prometheus.Registerer) (*coordinator.Coordinator, error) {
 	o := coordinator.Options{
-		Form: tree.Form(s.Form), Heartbeat: spanOf(s.Heartbeat), MaxFunctions: s.MaxFunctions,
-		Idle: spanOf(s.Idle), Settle: spanOf(s.Settle), TokenTTL: spanOf(s.TokenTTL),
+		Form: tree.Form(s.Form), Heartbeat: time.Duration(s.Heartbeat), MaxFunctions: s.MaxFunctions,
+		Idle: time.Duration(s.Idle), Settle: time.Duration(s.Settle), TokenTTL: time.Duration(s.TokenTTL),
 		AllowLoopback: s.AllowLoopback, Registerer: metrics,
 	}
 	var err error
@@ -131,7 +131,7 @@ func build(s *settings, metrics prometheus.Registerer) (*coordinator.Coordinator
 			return nil, fmt.Errorf("etcd: %w", err)
 		}
 		if o.Journal, err = etcdjournal.New(etcdjournal.Options{
-			Endpoints: s.Etcd.Endpoints, Self: s.advertise(), Prefix: s.Etcd.Prefix, TTL: spanOf(s.Etcd.TTL), TLS: secured, Registerer: metrics,
+			Endpoints: s.Etcd.Endpoints, Self: s.advertise(), Prefix: s.Etcd.Prefix, TTL: time.Duration(s.Etcd.TTL), TLS: secured, Registerer: metrics,
 		}); err != nil {
 			return nil, err
 		}

@@ -82,10 +82,10 @@ func watchCommand() *cli.Command {
 				}
 				for {
 					change, err := stream.Recv()
-					if ctx.Err() != nil { // by a signal
-						return nil
-					}
-					if err != nil {
+					switch {
+					case ctx.Err() != nil:
+						return nil //nolint:nilerr // a signal ends it
+					case err != nil:
 						return err
 					}
 					if _, err := fmt.Fprintln(c.App.Writer, line(change)); err != nil {

@@ -1,6 +1,7 @@
 package treetest
 
 import (
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -143,7 +144,7 @@ func (h *half) try(p []byte) (n int, wait time.Duration, err error) {
 			return 0, 0, os.ErrDeadlineExceeded
 		}
 	}
-	if hangs && h.err != net.ErrClosed {
+	if hangs && !errors.Is(h.err, net.ErrClosed) {
 		return 0, wait, nil
 	}
 	if len(h.chunks) == 0 {

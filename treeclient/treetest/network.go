@@ -5,6 +5,7 @@ package treetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -118,9 +119,7 @@ func (n *Network) DialConn(ctx context.Context, from, address string) (net.Conn,
 	case l.incoming <- far:
 		return near, nil
 	case <-l.closed:
-		near.Close()
-		far.Close()
-		return nil, fmt.Errorf("dial %s: %w", address, syscall.ECONNREFUSED)
+		return nil, errors.Join(fmt.Errorf("dial %s: %w", address, syscall.ECONNREFUSED), near.Close(), far.Close())
 	}
 }
 

@@ -25,6 +25,7 @@ type churn struct {
 }
 
 func newChurn(t testing.TB, form tree.Form, seed uint64) *churn {
+	t.Helper()
 	c := &churn{
 		fleet: newFleet(t, Options{Form: form}), rand: rand.New(rand.NewPCG(seed, 0)),
 		alive: map[string]bool{}, in: map[string]map[string]bool{}, out: map[string]map[string]bool{}, events: map[string]int{},

@@ -43,7 +43,8 @@ func (w *world) burst(n int, held func(i int) uint64) []*vm {
 func TestCO03_RestartWithEmptyState(t *testing.T) {
 	for _, form := range []tree.Form{tree.Striped, tree.Complete, tree.Rotate} {
 		t.Run(string(form), func(t *testing.T) {
-			inBubble(t, func(t *testing.T, w *world) {
+			inBubble(t, func(w *world) {
+				t := w.t
 				c := w.serve(home, Options{Form: form})
 				vms := w.burst(8, func(i int) uint64 { return 500 - uint64(i) }) // in the midst of a download
 				before := shape(c.tree(image))
@@ -85,7 +86,8 @@ func names(p treeclient.Place) (up []string) {
 }
 
 func TestCO03_ThoseWithMostBlocksAreNearTheRoot(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(w *world) {
+		t := w.t
 		c := w.serve(home, Options{Form: tree.Complete})
 		vms := w.burst(8, func(i int) uint64 { return uint64(i) * 100 }) // the last of the tree has most
 		c.kill()
@@ -116,7 +118,8 @@ func TestCO03_ThoseWithMostBlocksAreNearTheRoot(t *testing.T) {
 }
 
 func TestCO03_TheDeadAreNotAwaitedForLong(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(w *world) {
+		t := w.t
 		c := w.serve(home, Options{Form: tree.Complete})
 		vms := w.burst(7, func(int) uint64 { return 10 })
 		c.kill()
@@ -135,7 +138,8 @@ func TestCO03_TheDeadAreNotAwaitedForLong(t *testing.T) {
 }
 
 func TestVMThatComesBackToALiveTreeIsPlacedLast(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(w *world) {
+		t := w.t
 		c := w.serve(home, Options{Form: tree.Complete})
 		vms := w.burst(3, func(int) uint64 { return 10 })
 		time.Sleep(time.Minute)
@@ -149,7 +153,8 @@ func TestVMThatComesBackToALiveTreeIsPlacedLast(t *testing.T) {
 }
 
 func TestStopKeepsPlaces(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(w *world) {
+		t := w.t
 		c := w.serve(home, Options{Form: tree.Complete})
 		vms := w.burst(7, func(int) uint64 { return 10 })
 		before := shape(c.tree(image))

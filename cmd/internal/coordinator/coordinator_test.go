@@ -25,6 +25,7 @@ func TestProtocol(t *testing.T) {
 	for _, form := range []tree.Form{tree.Striped, tree.Complete, tree.Rotate} {
 		t.Run(string(form), func(t *testing.T) {
 			treetest.Test(t, func(t *testing.T) *grpc.ClientConn {
+				t.Helper()
 				w := &world{t: t}
 				w.serve(home, Options{Form: form, Heartbeat: 5 * time.Second}) // no VM dies of a slow machine
 				conn, err := w.net.Dial(home)
@@ -39,7 +40,8 @@ func TestProtocol(t *testing.T) {
 }
 
 func TestCO04_SilentVMIsGoneWithinThreeHeartbeats(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(w *world) {
+		t := w.t
 		c := w.serve(home, Options{})
 		r, _, err := w.raw("10.9.0.1:1", &treepb.Hello{Protocol: 1, Vm: "dead", Address: "10.9.0.1:7000"})
 		if err != nil {
@@ -68,7 +70,8 @@ func TestCO04_SilentVMIsGoneWithinThreeHeartbeats(t *testing.T) {
 }
 
 func TestCO04_GoneAtTheFirstReport(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(w *world) {
+		t := w.t
 		c := w.serve(home, Options{})
 		r, _, _ := w.raw("10.9.0.1:1", &treepb.Hello{Protocol: 1, Vm: "dead", Address: "10.9.0.1:7000"})
 		for _, f := range []string{image, "other"} {
@@ -89,7 +92,8 @@ func TestCO04_GoneAtTheFirstReport(t *testing.T) {
 }
 
 func TestCO04_LostStream(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(w *world) {
+		t := w.t
 		w.serve(home, Options{})
 		r, _, _ := w.raw("10.9.0.1:1", &treepb.Hello{Protocol: 1, Vm: "dead", Address: "10.9.0.1:7000"})
 		r.Send(&treepb.FromVM{Message: &treepb.FromVM_Join{Join: &treepb.Join{Function: image}}})
@@ -106,7 +110,8 @@ func TestCO04_LostStream(t *testing.T) {
 func TestCO04_LastVMLeavesAndTheNextIsRoot(t *testing.T) {
 	for _, form := range []tree.Form{tree.Striped, tree.Complete, tree.Rotate} {
 		t.Run(string(form), func(t *testing.T) {
-			inBubble(t, func(t *testing.T, w *world) {
+			inBubble(t, func(w *world) {
+				t := w.t
 				c := w.serve(home, Options{Form: form})
 				a, b := w.vm(1), w.vm(2)
 				first := a.join(t, image)
@@ -130,7 +135,8 @@ func TestCO04_LastVMLeavesAndTheNextIsRoot(t *testing.T) {
 }
 
 func TestIdleVMsLeaveAfter15Minutes(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(w *world) {
+		t := w.t
 		c := w.serve(home, Options{})
 		idle, busy := w.vm(1), w.vm(2)
 		idle.join(t, image)
@@ -185,7 +191,8 @@ func TestAtMost20FunctionsAVM(t *testing.T) {
 }
 
 func TestTokensAreRenewedBeforeTheyExpire(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(w *world) {
+		t := w.t
 		w.serve(home, Options{})
 		a := w.vm(1)
 		first := a.join(t, image)
@@ -210,7 +217,8 @@ func TestTokensAreRenewedBeforeTheyExpire(t *testing.T) {
 }
 
 func TestTwoStreamsOfOneVM(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(w *world) {
+		t := w.t
 		c := w.serve(home, Options{})
 		hello := func(address string) *treepb.Hello { return &treepb.Hello{Protocol: 1, Vm: "a", Address: address} }
 		old, _, _ := w.raw("10.9.0.1:1", hello("10.9.0.1:7000"))
@@ -245,7 +253,8 @@ func TestTwoStreamsOfOneVM(t *testing.T) {
 }
 
 func TestVMThatMovedToAnotherAddressIsTakenWhenTheOldOneIsSilent(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(w *world) {
+		t := w.t
 		w.serve(home, Options{})
 		w.raw("10.9.0.1:1", &treepb.Hello{Protocol: 1, Vm: "a", Address: "10.9.0.1:7000"})
 		time.Sleep(400 * time.Millisecond)
@@ -273,7 +282,8 @@ func TestCredentials(t *testing.T) {
 		}
 		return s
 	}
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(w *world) {
+		t := w.t
 		c := w.serve(home, Options{Credentials: identity.Verifier{Keys: []ed25519.PublicKey{key.Public().(ed25519.PublicKey)}}})
 		own := sign(t, key, identity.Claims{Use: identity.Join, Tenant: "x", VM: "vm001"})
 		for name, cr := range map[string]struct {
@@ -326,7 +336,8 @@ func TestCredentials(t *testing.T) {
 }
 
 func TestHelloIsChecked(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(w *world) {
+		t := w.t
 		w.serve(home, Options{AllowLoopback: true})
 		for name, c := range map[string]struct {
 			hello *treepb.Hello
@@ -353,7 +364,8 @@ func TestHelloIsChecked(t *testing.T) {
 			t.Errorf("loopback on this host, allowed: %v", err)
 		}
 	})
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(w *world) {
+		t := w.t
 		w.serve(home, Options{})
 		if _, _, err := w.raw("127.0.0.1:1", &treepb.Hello{Protocol: 1, Vm: "a", Address: "127.0.0.1:1"}); status.Code(err) != codes.InvalidArgument {
 			t.Errorf("loopback on this host, not allowed: %v", err)

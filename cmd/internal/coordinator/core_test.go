@@ -224,7 +224,7 @@ func sound(t tree.Tree, form tree.Form) error {
 		case tree.Rotate:
 			limit += limit/2 + 1 // AVL: 1.44 log2 n
 		}
-		if t.Len() > 1 && roots != 1 && !(form == tree.Striped && t.Len() < 3) || depth > limit {
+		if t.Len() > 1 && roots != 1 && (form != tree.Striped || t.Len() > 2) || depth > limit {
 			return fmt.Errorf("stripe %d of %d VMs: %d roots, depth %d", s, t.Len(), roots, depth)
 		}
 	}

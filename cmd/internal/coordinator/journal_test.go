@@ -50,7 +50,8 @@ func (r *ring) set(function, owner string) {
 const second = "coordinator:2"
 
 func TestFunctionsOfOtherCoordinators(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(w *world) {
+		t := w.t
 		one, two := &ring{self: home}, &ring{self: second}
 		for _, r := range []*ring{one, two} {
 			r.set(image, second)
@@ -102,7 +103,8 @@ func TestFunctionsOfOtherCoordinators(t *testing.T) {
 }
 
 func TestOwnerThatIsDeadIsReplacedByOneThatCannotKnow(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(w *world) {
+		t := w.t
 		r := &ring{self: home, blind: true}
 		r.set(image, second) // which does not run
 		c := w.serve(home, Options{Journal: r})

@@ -17,6 +17,7 @@ import (
 // seated is a fleet of n VMs in one function of one stripe: vm i reads from
 // vm (i-1)/2.
 func seated(t testing.TB, n int) (*fleet, []*machine) {
+	t.Helper()
 	f := newFleet(t, Options{Form: tree.Complete})
 	var vms []*machine
 	for i := range n {

@@ -28,7 +28,8 @@ func (w *world) scheduler() treepb.SchedulerClient {
 func fn(id string) *treepb.Function { return &treepb.Function{Id: id} }
 
 func TestInsertAndDelete(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(w *world) {
+		t := w.t
 		w.serve(home, Options{Form: tree.Complete})
 		s := w.scheduler()
 		a, b := w.vm(1), w.vm(2)
@@ -92,7 +93,8 @@ func TestInsertAndDelete(t *testing.T) {
 func TestGetTreeAndListTrees(t *testing.T) {
 	for form, depth := range map[tree.Form]uint32{tree.Complete: 3, tree.Striped: 3, tree.Rotate: 3} {
 		t.Run(string(form), func(t *testing.T) {
-			inBubble(t, func(t *testing.T, w *world) {
+			inBubble(t, func(w *world) {
+				t := w.t
 				w.serve(home, Options{Form: form})
 				s := w.scheduler()
 				vms := w.burst(9, func(int) uint64 { return 0 })
@@ -158,7 +160,8 @@ func (w *world) watch(f *treepb.Function) (next func() (*treepb.Change, error), 
 }
 
 func TestWatch(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(w *world) {
+		t := w.t
 		c := w.serve(home, Options{Form: tree.Complete})
 		one, cancel := w.watch(fn(image))
 		every, _ := w.watch(nil)

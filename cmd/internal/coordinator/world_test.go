@@ -26,8 +26,9 @@ type world struct {
 	net treetest.Network
 }
 
-func inBubble(t *testing.T, test func(*testing.T, *world)) {
-	synctest.Test(t, func(t *testing.T) { test(t, &world{t: t}) })
+func inBubble(t *testing.T, test func(*world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(&world{t: t}) })
 }
 
 // running is a coordinator that serves.

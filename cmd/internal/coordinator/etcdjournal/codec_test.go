@@ -39,7 +39,7 @@ func TestCodec(t *testing.T) {
 	noise := sample(0)
 	r := rand.New(rand.NewPCG(1, 1))
 	for range 50_000 {
-		noise.Nodes = append(noise.Nodes, &treepb.Node{Peer: &treepb.Peer{Vm: fmt.Sprintf("%x%x", r.Uint64(), r.Uint64())}})
+		noise.Nodes = append(noise.Nodes, &treepb.Node{Peer: &treepb.Peer{Vm: fmt.Sprintf("%x%x%x%x", r.Uint64(), r.Uint64(), r.Uint64(), r.Uint64())}})
 	}
 	if _, err := encode(noise); !errdefs.IsOutOfRange(err) {
 		t.Errorf("more than etcd takes: %v", err)

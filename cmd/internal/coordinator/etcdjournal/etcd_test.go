@@ -1,6 +1,7 @@
 package etcdjournal
 
 import (
+	"errors"
 	"maps"
 	"testing"
 	"time"
@@ -189,7 +190,7 @@ func TestWhoHasLostItsKeyDoesNotWrite(t *testing.T) {
 	c.journal.mu.Lock()
 	fence := c.journal.fence
 	c.journal.mu.Unlock()
-	if err := r.write(t.Context(), key("f"), fence-1); err != errKeyLost {
+	if err := r.write(t.Context(), key("f"), fence-1); !errors.Is(err, errKeyLost) {
 		t.Errorf("a write behind the fence: %v", err)
 	}
 	// It finds out, and takes a new key.

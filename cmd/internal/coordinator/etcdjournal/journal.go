@@ -188,7 +188,7 @@ func (r *run) again(ctx context.Context, what string, do func(context.Context) e
 	for {
 		err := do(ctx)
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // it ends because we stop
 		}
 		r.metrics.failures.Inc()
 		if !failing || !r.blind() {

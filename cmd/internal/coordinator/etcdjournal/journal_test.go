@@ -41,7 +41,10 @@ type world struct {
 	etcd *etcdtest.Etcd
 }
 
-func newWorld(t *testing.T) *world { return &world{t, etcdtest.Start(t)} }
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	return &world{t, etcdtest.Start(t)}
+}
 
 // start runs a coordinator at an address, "" for a new one.
 func (w *world) start(address string) *member {

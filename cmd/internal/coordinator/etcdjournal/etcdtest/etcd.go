@@ -35,7 +35,7 @@ func Start(t testing.TB) *Etcd {
 
 func freeAddress(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func (e *Etcd) Run() {
 		e.t.Fatal(err)
 	}
 	defer log.Close()
-	e.cmd = exec.Command("etcd", "--data-dir", filepath.Join(e.dir, "data"), "--name", "test", "--logger", "zap",
+	e.cmd = exec.CommandContext(context.WithoutCancel(e.t.Context()), "etcd", "--data-dir", filepath.Join(e.dir, "data"), "--name", "test", "--logger", "zap",
 		"--listen-client-urls", e.Endpoint, "--advertise-client-urls", e.Endpoint,
 		"--listen-peer-urls", e.peer, "--initial-advertise-peer-urls", e.peer, "--initial-cluster", "test="+e.peer)
 	e.cmd.Stdout, e.cmd.Stderr = log, log

@@ -18,6 +18,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestCoordinator(t *testing.T) {
 	Test(t, func(t *testing.T) *grpc.ClientConn {
+		t.Helper()
 		c, err := NewCoordinator()
 		if err != nil {
 			t.Fatal(err)
@@ -95,7 +96,7 @@ func TestNetwork(t *testing.T) {
 			if got := read(t, far); got != "last" {
 				t.Errorf("%q", got)
 			}
-			if _, err := far.Read(make([]byte, 1)); err != io.EOF {
+			if _, err := far.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 				t.Error(err)
 			}
 			if _, err := far.Write([]byte("x")); err == nil {
