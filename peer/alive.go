@@ -58,14 +58,28 @@ func (c *conn) quietFor() time.Duration {
 	return time.Since(last)
 }
 
-// quiet reports whether the other side was asked whether it lives and has not
-// answered for a quarter of the time after which it is given up. One that is
-// followed and has nothing to send is not quiet.
+// quiet reports whether the other side seems to have stopped: it has said nothing
+// for half of the time after which it is given up although it owes us a block, or
+// nothing for a quarter when it was asked whether it lives. One that is followed
+// and has nothing to send is not quiet.
 func (c *conn) quiet() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	unanswered := c.pinged.After(time.Unix(0, c.heard.Load()))
-	return c.watching && unanswered && time.Since(c.pinged) >= c.r.opts.Silence/4
+	silence := c.r.opts.Silence
+	switch {
+	case !c.watching:
+		return false
+	case c.pinged.After(time.Unix(0, c.heard.Load())) && time.Since(c.pinged) >= silence/4:
+		return true
+	case c.quietFor() < silence/2:
+		return false
+	}
+	for _, k := range c.calls {
+		if k.dst != nil && time.Since(k.began) >= silence/2 {
+			return true
+		}
+	}
+	return false
 }
 
 // idleFor is after what time without a request in either direction whoever made
@@ -117,6 +131,9 @@ func (c *conn) coming(tag uint32) bool {
 			c.pace.rate = 0 // begins anew
 		}
 		c.pace.since, c.pace.bytes = now, in
+	}
+	if now.Sub(time.Unix(0, c.heard.Load())) >= c.r.opts.KeepAlive {
+		return false // it has stopped, whatever its pace was
 	}
 	before := 0
 	for t, k := range c.calls {

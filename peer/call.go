@@ -15,9 +15,10 @@ import (
 
 // call is something that we asked and what came of it.
 type call struct {
-	ref  block.Ref // of a GET
-	keep bool      // a FOLLOW: it stays when it is accepted
-	dst  []byte    // where its block goes, as long as the block
+	ref   block.Ref // of a GET
+	keep  bool      // a FOLLOW: it stays when it is accepted
+	dst   []byte    // where its block goes, as long as the block
+	began time.Time
 
 	mu      sync.Mutex // guards the rest; no other lock is taken under it
 	n       int        // bytes of dst that are there
@@ -32,7 +33,7 @@ type call struct {
 }
 
 func newCall(ref block.Ref, dst []byte) *call {
-	return &call{ref: ref, dst: dst, news: make(chan struct{}, 1)}
+	return &call{ref: ref, dst: dst, began: time.Now(), news: make(chan struct{}, 1)}
 }
 
 // change applies f and wakes who waits.
