@@ -49,8 +49,8 @@ func (k *kill) UnmarshalText(p []byte) (err error) {
 	return err
 }
 
-// strike waits for the moment and deals the fault to the VM that is then in
-// the place of the tree, whose name it returns.
+// strike waits for the moment, and for a VM in the place of the tree, deals it
+// the fault and returns its name.
 func (b *burst) strike(ctx context.Context, k kill, begin time.Time, starts []*start) (string, error) {
 	over := make(chan struct{})
 	go func() {
@@ -59,27 +59,27 @@ func (b *burst) strike(ctx context.Context, k kill, begin time.Time, starts []*s
 			<-s.ready
 		}
 	}()
-	select {
-	case <-over:
-		return "", fmt.Errorf("%v: all VMs were READY or had failed before", k)
-	case <-time.After(time.Until(begin.Add(k.at))):
-	}
-	victim := b.vms[0].Name()
-	if b.tree != nil {
-		nodes, err := b.tree.Nodes(ctx)
-		if err != nil {
-			return "", fmt.Errorf("whom to strike: %w", err)
+	const again = 20 * time.Millisecond
+	for wait := time.Until(begin.Add(k.at)); ; wait = again {
+		select {
+		case <-over:
+			return "", fmt.Errorf("%v: all VMs were READY or had failed before", k)
+		case <-time.After(wait):
 		}
-		if victim = pick(nodes, k.who); victim == "" {
-			return "", fmt.Errorf("the tree of %d VMs has no %s", len(nodes), k.who)
+		victim := b.vms[0].Name()
+		if b.tree != nil {
+			nodes, err := b.tree.Nodes(ctx)
+			if err != nil {
+				return "", fmt.Errorf("whom to strike: %w", err)
+			}
+			victim = pick(nodes, k.who)
+		}
+		for _, vm := range b.vms {
+			if vm.Name() == victim {
+				return victim, vm.Fail(k.fault)
+			}
 		}
 	}
-	for _, vm := range b.vms {
-		if vm.Name() == victim {
-			return victim, vm.Fail(k.fault)
-		}
-	}
-	return "", fmt.Errorf("the tree holds %q, which is no VM of this burst", victim)
 }
 
 // pick returns the VM in the place, the one that fits best: the root of stripe

@@ -22,7 +22,7 @@ func printBurst(w io.Writer, r burstRow) error {
 		case vm.Error != "":
 			note = "failed"
 		}
-		fmt.Fprintf(t, "%s\t%.2f\t%.2f\t%.2f\t%.1f\t%.1f\t%.1f\t%s\t%.2f\t%s\n", vm.VM, vm.Pull, vm.Create, vm.Ready, float64(vm.RegistryBytes)/mega,
+		fmt.Fprintf(t, "%s\t%.2f\t%.2f\t%.2f\t%.1f\t%.1f\t%.1f\t%s\t%.2f\t %s\n", vm.VM, vm.Pull, vm.Create, vm.Ready, float64(vm.RegistryBytes)/mega,
 			float64(vm.PeerBytes)/mega, float64(vm.CacheBytes)/mega, strings.Trim(fmt.Sprint(vm.Depths), "[]"), vm.CPU, note)
 	}
 	if err := t.Flush(); err != nil {
@@ -42,7 +42,7 @@ func printBurst(w io.Writer, r burstRow) error {
 func printBursts(w io.Writer, sums []burstSummary) error {
 	fmt.Fprintln(w)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "system\tform\tfault\tVMs\treps\tREADY s\tp95\tmax\tof 1 VM\tof bound\tregistry MB\tof 1 VM\tpeers MB\tre-parented\tfailed VMs\treads\tCPU s\t")
+	fmt.Fprintln(t, "system\tform\tfault\tVMs\treps\tREADY s\tp95\tmax\tadded s\tof 1 VM\tof bound\tregistry MB\tof 1 VM\tpeers MB\tre-parented\tfailed VMs\treads\tCPU s\t")
 	ratio := func(v float64) string {
 		if v == 0 {
 			return "-"
@@ -54,12 +54,16 @@ func printBursts(w io.Writer, sums []burstSummary) error {
 		if s.Kill != (kill{}) {
 			fault = s.Kill.String()
 		}
+		added := "-"
+		if s.Added != nil {
+			added = fmt.Sprintf("%+.2f", *s.Added)
+		}
 		form := s.Form
 		if form == "" {
 			form = "-"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%.2f\t%.2f\t%.2f\t%s\t%s\t%.1f\t%s\t%.1f\t%d\t%d\t%d\t%.1f\t\n", s.System, form, fault, s.VMs, s.Reps,
-			s.ReadyMedian, s.ReadyP95, s.ReadyMax, ratio(s.OverOne), ratio(s.OverBound), float64(s.RegistryBytes)/mega, ratio(s.EgressOverOne),
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%.2f\t%.2f\t%.2f\t%s\t%s\t%s\t%.1f\t%s\t%.1f\t%d\t%d\t%d\t%.1f\t\n", s.System, form, fault, s.VMs, s.Reps,
+			s.ReadyMedian, s.ReadyP95, s.ReadyMax, added, ratio(s.OverOne), ratio(s.OverBound), float64(s.RegistryBytes)/mega, ratio(s.EgressOverOne),
 			float64(s.PeerBytes)/mega, s.Reparented, s.FailedVMs, s.FailedReads, s.CPU)
 	}
 	return t.Flush()

@@ -95,6 +95,9 @@ type burstSummary struct {
 	OverOne       float64 `json:"ready_over_one_vm,omitempty"`
 	EgressOverOne float64 `json:"registry_bytes_over_one_vm,omitempty"`
 	OverBound     float64 `json:"over_bound,omitempty"`
+	// Added is by how many seconds the last VM is READY later than in the same
+	// burst without a fault, in the same repetition.
+	Added *float64 `json:"added_s,omitempty"`
 }
 
 // sumBursts pools the VMs of all repetitions for times, and takes medians over
@@ -131,12 +134,31 @@ func sumBursts(rows []burstRow) (out []burstSummary) {
 		one := p
 		one.VMs, one.Kill = 1, kill{}
 		sum.OverOne, sum.EgressOverOne = paired(g, groups[one], ready), paired(g, groups[one], egress)
+		healthy := p
+		healthy.Kill = kill{}
+		if later := late(g, groups[healthy]); p.Kill != (kill{}) && len(later) > 0 {
+			m := median(later)
+			sum.Added = &m
+		}
 		if b := median(column(g, func(r burstRow) float64 { return r.Bound })); b > 0 {
 			sum.OverBound = median(column(g, func(r burstRow) float64 { return r.ReadyMax / r.Bound }))
 		}
 		out = append(out, sum)
 	}
 	return out
+}
+
+// late gives by how much the last VM is later than in base, in each repetition
+// that both have.
+func late(rows, base []burstRow) (all []float64) {
+	for _, r := range rows {
+		for _, b := range base {
+			if b.Rep == r.Rep {
+				all = append(all, r.ReadyMax-b.ReadyMax)
+			}
+		}
+	}
+	return all
 }
 
 // paired is the median ratio of rows to base of the same repetition.
