@@ -222,11 +222,12 @@ func TestRestore(t *testing.T) {
 			}
 		}
 		m := f3.attend("a")
-		f3.join(m, image, 0)
-		f3.hear(m, &treepb.FromVM{Message: &treepb.FromVM_Join{Join: &treepb.Join{Function: "other", Epoch: 1<<64 - 1}}})
-		f3.pass(time.Second + DefaultSettle)
-		if p := m.places["other"]; p == nil || p.Epoch > clock(time.Now().Add(ahead)) {
-			t.Errorf("a VM with an epoch of its own: %v", p)
+		for what, epoch := range map[string]uint64{"last": 1<<64 - 1, "late": clock(time.Now().Add(2 * ahead))} {
+			f3.hear(m, &treepb.FromVM{Message: &treepb.FromVM_Join{Join: &treepb.Join{Function: what, Epoch: epoch}}})
+			f3.pass(time.Second + DefaultSettle)
+			if p := m.places[what]; p == nil || p.Epoch > clock(time.Now()) || p.Epoch < clock(time.Now().Add(-ahead)) {
+				t.Errorf("a VM with an epoch of its own: %v", p)
+			}
 		}
 	})
 }

@@ -58,6 +58,12 @@ func TestReportedVMIsTakenOutAtOnceAndComesBackLast(t *testing.T) {
 				if r := vms[1].refusals[image]; r == nil || r.Again != treepb.Refusal_AGAIN_WAIT {
 					t.Errorf("the accused was told %v", r)
 				}
+				time.Sleep(75 * time.Millisecond)
+				f.c.sweep(t.Context(), time.Now())
+				f.deliver()
+				if got := vms[1].upstream(image); got != "none" {
+					t.Error("nothing is heard of it and it has a place")
+				}
 				f.join(vms[1], image, 10)
 				if got := vms[1].upstream(image); got != "none" {
 					t.Errorf("it asks and gets a place below %s", got)
