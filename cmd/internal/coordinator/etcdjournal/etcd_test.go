@@ -77,6 +77,7 @@ func TestTreesAreReadAgainAfterARestart(t *testing.T) {
 
 func TestVMsThatDoNotComeBackAreDropped(t *testing.T) {
 	w := newWorld(t)
+	w.settle = 2 * time.Second
 	c := w.start("")
 	const f = "sha256:f"
 	vms := w.burst(f, 4, c.address)
@@ -205,6 +206,7 @@ func TestWhoHasLostItsKeyDoesNotWrite(t *testing.T) {
 
 func TestDamagedTreesInEtcdAreIgnored(t *testing.T) {
 	w := newWorld(t)
+	w.settle = 2 * time.Second
 	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{w.etcd.Endpoint}, Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)

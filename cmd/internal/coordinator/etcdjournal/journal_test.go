@@ -37,13 +37,14 @@ type member struct {
 
 // world is real parts: etcd, coordinators and VMs on loopback.
 type world struct {
-	t    *testing.T
-	etcd *etcdtest.Etcd
+	t      *testing.T
+	etcd   *etcdtest.Etcd
+	settle time.Duration // long, so that a slow machine moves nobody
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	return &world{t, etcdtest.Start(t)}
+	return &world{t, etcdtest.Start(t), 30 * time.Second}
 }
 
 // start runs a coordinator at an address, "" for a new one.
@@ -64,7 +65,7 @@ func (w *world) start(address string) *member {
 	c, err := coordinator.New(coordinator.Options{
 		Key: ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)), AllowLoopback: true, Journal: j,
 		Heartbeat: 5 * time.Second, // no VM dies of a slow machine
-		Settle:    3 * time.Second,
+		Settle:    w.settle,
 	})
 	if err != nil {
 		w.t.Fatal(err)
