@@ -103,10 +103,10 @@ func TestReportIsWrittenAfterEachRow(t *testing.T) {
 func TestRelaysAreSummedUp(t *testing.T) {
 	sums := sumRelays([]relayRow{
 		{Protocol: "http", Rate: "1gbit", Relayed: 1 << 30, Seconds: 10, CPU: 4},
-		{Protocol: "faasnet", Rate: "1gbit", Relayed: 1 << 30, Seconds: 9, CPU: 2},
-		{Protocol: "faasnet", Rate: "1gbit", Relayed: 1 << 30, Seconds: 11, CPU: 3},
+		{Protocol: "faasnet", Rate: "1gbit", Relayed: 1 << 30, Seconds: 9, CPU: 2, Alone: 1},
+		{Protocol: "faasnet", Rate: "1gbit", Relayed: 1 << 30, Seconds: 11, CPU: 3, Alone: 1},
 	})
-	if len(sums) != 2 || sums[1].CPUPerGiB != 2.5 || sums[0].CPUPerGiB != 4 || sums[0].OfLink < 0.85 || sums[0].OfLink > 0.86 {
+	if len(sums) != 2 || sums[1].CPUPerGiB != 2.5 || sums[1].Passing != 1.5 || sums[0].CPUPerGiB != 4 || sums[0].OfLink < 0.85 || sums[0].OfLink > 0.86 {
 		t.Errorf("got %+v", sums)
 	}
 }

@@ -41,7 +41,7 @@ func parseKill(text string) (kill, error) {
 func (k kill) String() string { return fmt.Sprintf("%s:%s@%v", k.who, k.fault, k.at) }
 
 // MarshalText writes it as the flag takes it.
-func (k kill) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+func (k kill) MarshalText() ([]byte, error) { return []byte(k.String()), nil } //nolint:unparam // encoding.TextMarshaler
 
 // UnmarshalText reads what MarshalText writes.
 func (k *kill) UnmarshalText(p []byte) (err error) {

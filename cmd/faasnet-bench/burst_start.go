@@ -15,7 +15,7 @@ import (
 type start struct {
 	burst   *burst
 	vm      *lab.VM
-	ctx     context.Context // ends when the burst does
+	ctx     context.Context //nolint:containedctx // of a goroutine that the start is; ends when the burst does
 	stop    context.CancelFunc
 	created <-chan time.Time
 	release func() error

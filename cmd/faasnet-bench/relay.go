@@ -29,15 +29,18 @@ type relayRow struct {
 	Seconds  float64 `json:"seconds"`       // till both had all
 	Read     float64 `json:"read_s"`        // till it had read all itself
 	CPU      float64 `json:"cpu_s"`
+	Alone    float64 `json:"alone_cpu_s"` // CPU seconds when nobody is below it
 }
 
-// relaySummary has medians over repetitions.
+// relaySummary has medians over repetitions. CPUPerGiB is all that the VM in the
+// middle spends, Passing what it spends beyond reading the same for itself.
 type relaySummary struct {
 	Protocol  string  `json:"protocol"`
 	Rate      string  `json:"rate"`
 	Bits      float64 `json:"relayed_bits_s"`
 	OfLink    float64 `json:"of_link"` // relayed bits of the link's rate
 	CPUPerGiB float64 `json:"cpu_s_per_gib"`
+	Passing   float64 `json:"passing_cpu_s_per_gib"`
 	Read      float64 `json:"read_s"`
 }
 
@@ -48,7 +51,8 @@ func relayCommand() *cli.Command {
 		Description: `Four VMs are network namespaces whose links carry --rate both ways: one has all blocks, one reads
 them from it, as its container wants them, and two get them through that one. Fetcher and store
 are the same for every protocol: blocks are verified, stored, and passed on while they arrive.
-CPU seconds are those of the VM in the middle, its own reading included.`,
+CPU seconds are those of the VM in the middle, with its own reading and, by a second run without
+the two, without it.`,
 		Flags: []cli.Flag{
 			&cli.StringSliceFlag{Name: "protocols", Value: cli.NewStringSlice(wires.Protocols()...), Usage: "`PROTOCOLS` to compare"},
 			&cli.StringFlag{Name: "rate", Value: "1gbit", Usage: "`RATE` of each link, as tc says it"},
@@ -97,11 +101,15 @@ func (r *relays) measure(ctx context.Context, protocols []string, reps int, file
 	defer r.close(&err)
 	for rep := range reps {
 		for _, p := range protocols {
-			row, err := r.once(ctx, p)
+			alone, err := r.once(ctx, p)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", p, err)
 			}
-			row.Rep = rep
+			row, err := r.once(ctx, p, "left", "right")
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", p, err)
+			}
+			row.Rep, row.Alone = rep, alone.CPU
 			fmt.Fprintf(os.Stderr, "rep %d %-8s %.2f s, %.0f Mbit/s to two VMs, %.2f CPU s\n", rep, p, row.Seconds, float64(row.Relayed)*8/row.Seconds/1e6, row.CPU)
 			if err := out.add(row, sumRelays); err != nil {
 				return nil, err
@@ -111,8 +119,9 @@ func (r *relays) measure(ctx context.Context, protocols []string, reps int, file
 	return out.Summary, nil
 }
 
-// once relays all blocks once, between four new VMs.
-func (r *relays) once(ctx context.Context, protocol string) (row relayRow, err error) {
+// once relays all blocks once, between new VMs: one on top, one in the middle,
+// and those below it.
+func (r *relays) once(ctx context.Context, protocol string, below ...string) (row relayRow, err error) {
 	row = relayRow{Protocol: protocol, Rate: r.rate}
 	hub, err := r.Hub()
 	if err != nil {
@@ -125,9 +134,8 @@ func (r *relays) once(ctx context.Context, protocol string) (row relayRow, err e
 		}
 		err = errors.Join(err, hub.Close())
 	}()
-	// Each VM serves before those below it are made.
-	for _, v := range []struct{ name, above string }{{"top", ""}, {"relay", "top"}, {"left", "relay"}, {"right", "relay"}} {
-		vm, err := r.newRelayVM(ctx, hub, protocol, v.name, vms, v.above)
+	for i, name := range append([]string{"top", "relay"}, below...) { // each serves before those below it are made
+		vm, err := r.newRelayVM(ctx, hub, protocol, name, vms[:min(i, 2)])
 		if vm != nil {
 			vms = append(vms, vm)
 		}
@@ -135,26 +143,22 @@ func (r *relays) once(ctx context.Context, protocol string) (row relayRow, err e
 			return row, err
 		}
 	}
-	relay, below := vms[1], vms[2:]
-	cpu, err := relay.host.CPU()
-	if err != nil {
-		return row, err
-	}
-	sent, err := relay.net.Sent()
-	if err != nil {
+	relay := vms[1]
+	cpu, cpuErr := relay.host.CPU()
+	sent, sentErr := relay.net.Sent()
+	if err := errors.Join(cpuErr, sentErr); err != nil {
 		return row, err
 	}
 	begin := time.Now()
 	var g errgroup.Group
-	g.Go(func() error {
-		_, err := relay.do("read")
+	g.Go(func() (err error) {
+		row.Bytes, err = relay.do("read")
 		row.Read = time.Since(begin).Seconds()
 		return err
 	})
-	var got [2]int64
-	for i, vm := range below {
-		g.Go(func() (err error) {
-			got[i], err = vm.do("gather")
+	for _, vm := range vms[2:] {
+		g.Go(func() error {
+			_, err := vm.do("gather")
 			return err
 		})
 	}
@@ -162,7 +166,7 @@ func (r *relays) once(ctx context.Context, protocol string) (row relayRow, err e
 		return row, err
 	}
 	row.Seconds = time.Since(begin).Seconds()
-	row.Bytes, row.Relayed = got[0], got[0]+got[1]
+	row.Relayed = row.Bytes * int64(len(below))
 	cpuAfter, cpuErr := relay.host.CPU()
 	sentAfter, sentErr := relay.net.Sent()
 	row.CPU, row.Sent = (cpuAfter - cpu).Seconds(), sentAfter-sent
@@ -173,10 +177,12 @@ func sumRelays(rows []relayRow) (out []relaySummary) {
 	protocols, groups := by(rows, func(r relayRow) string { return r.Protocol })
 	for _, p := range protocols {
 		g := groups[p]
+		gib := func(r relayRow) float64 { return float64(r.Relayed) / (1 << 30) }
 		sum := relaySummary{
 			Protocol: p, Rate: g[0].Rate,
 			Bits:      median(column(g, func(r relayRow) float64 { return float64(r.Relayed) * 8 / r.Seconds })),
-			CPUPerGiB: median(column(g, func(r relayRow) float64 { return r.CPU / (float64(r.Relayed) / (1 << 30)) })),
+			CPUPerGiB: median(column(g, func(r relayRow) float64 { return r.CPU / gib(r) })),
+			Passing:   median(column(g, func(r relayRow) float64 { return (r.CPU - r.Alone) / gib(r) })),
 			Read:      median(column(g, func(r relayRow) float64 { return r.Read })),
 		}
 		if rate, err := parseRate(sum.Rate); err == nil && rate > 0 {
@@ -189,9 +195,9 @@ func sumRelays(rows []relayRow) (out []relaySummary) {
 
 func printRelays(w io.Writer, sums []relaySummary) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "protocol\tlink\tMbit/s relayed\tof the link\tCPU s per GiB\town reading s\t")
+	fmt.Fprintln(t, "protocol\tlink\tMbit/s relayed\tof the link\tCPU s per GiB\twithout own reading\town reading s\t")
 	for _, s := range sums {
-		fmt.Fprintf(t, "%s\t%s\t%.0f\t%s %%\t%.2f\t%.2f\t\n", s.Protocol, s.Rate, s.Bits/1e6, strconv.FormatFloat(s.OfLink*100, 'f', 1, 64), s.CPUPerGiB, s.Read)
+		fmt.Fprintf(t, "%s\t%s\t%.0f\t%s %%\t%.2f\t%.2f\t%.2f\t\n", s.Protocol, s.Rate, s.Bits/1e6, strconv.FormatFloat(s.OfLink*100, 'f', 1, 64), s.CPUPerGiB, s.Passing, s.Read)
 	}
 	return t.Flush()
 }

@@ -30,7 +30,8 @@ type relayVM struct {
 	stderr  strings.Builder
 }
 
-func (r *relays) newRelayVM(ctx context.Context, hub *lab.Hub, protocol, name string, vms []*relayVM, above string) (*relayVM, error) {
+// newRelayVM starts a VM that reads from the last of those above it, if any.
+func (r *relays) newRelayVM(ctx context.Context, hub *lab.Hub, protocol, name string, above []*relayVM) (*relayVM, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -43,14 +44,11 @@ func (r *relays) newRelayVM(ctx context.Context, hub *lab.Hub, protocol, name st
 		return v, err
 	}
 	v.address = v.net.Addr + ":7000"
-	upstream := ""
-	for _, u := range vms {
-		if u.host.Name() == above {
-			upstream = u.address
-		}
+	args := []string{relayVMName, "--protocol", protocol, "--name", name, "--dir", v.host.Dir(), "--address", v.address, "--blocks", strconv.Itoa(r.blocks)}
+	if n := len(above); n > 0 {
+		args = append(args, "--above", above[n-1].host.Name(), "--upstream", above[n-1].address)
 	}
-	v.cmd = v.host.Command(ctx, self, relayVMName, "--protocol", protocol, "--name", name, "--dir", v.host.Dir(), "--address", v.address,
-		"--above", above, "--upstream", upstream, "--blocks", strconv.Itoa(r.blocks))
+	v.cmd = v.host.Command(ctx, self, args...)
 	v.cmd.Stderr = &v.stderr
 	if v.in, err = v.cmd.StdinPipe(); err != nil {
 		return v, err

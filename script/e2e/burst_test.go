@@ -21,6 +21,7 @@ type fleet struct {
 
 // in is the same fleet for a part of the test.
 func (f *fleet) in(t testing.TB) *fleet {
+	t.Helper()
 	return &fleet{vm: &vm{world: f.world, TB: t}, tree: f.tree, vms: f.vms}
 }
 
