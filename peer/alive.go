@@ -82,6 +82,21 @@ func (c *conn) quiet() bool {
 	return false
 }
 
+// owes returns for how long the other side has been silent although it owes us
+// blocks, 0 if it does not.
+func (c *conn) owes() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	owes := len(c.pushed) > 0
+	for _, k := range c.calls {
+		owes = owes || k.dst != nil
+	}
+	if !owes || !c.watching {
+		return 0
+	}
+	return c.quietFor()
+}
+
 // idleFor is after what time without a request in either direction whoever made
 // a connection ends it. The next request makes another one.
 const idleFor = 2 * time.Minute

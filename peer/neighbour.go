@@ -136,6 +136,18 @@ func (n *neighbour) won() {
 	}
 }
 
+// abandon ends the connection if n, which is not above us any more, owes us blocks
+// and has been silent for some keep-alives: most likely it is gone, and that is
+// why. One that works goes on with what it has begun.
+func (n *neighbour) abandon() {
+	if c := n.live(); c != nil && c.owes() >= leftAfter*n.r.opts.KeepAlive {
+		c.close(fmt.Errorf("%s has left: %w", n.vm, errSilent))
+	}
+}
+
+// leftAfter is in keep-alives.
+const leftAfter = 3
+
 // connect returns the connection, made now if there is none.
 func (n *neighbour) connect(ctx context.Context) (*conn, error) {
 	n.mu.Lock()

@@ -53,6 +53,15 @@ func (r *Relay) Place(function string, p Place) error {
 	if len(function) > maxText || len(p.Token) > maxText || len(p.Stripes) > maxStripes || p.Epoch != 0 && len(p.Stripes) == 0 {
 		return fmt.Errorf("peer: place in %q: out of bounds: %w", function, errdefs.ErrInvalidArgument)
 	}
+	for _, n := range r.replace(function, p) {
+		n.abandon()
+	}
+	return nil
+}
+
+// replace puts p in the place of the last one and returns who was above us until
+// now.
+func (r *Relay) replace(function string, p Place) (left []*neighbour) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	defer r.prune()
@@ -72,6 +81,12 @@ func (r *Relay) Place(function string, p Place) error {
 	if p.Epoch < old.place.Epoch {
 		return nil
 	}
+	now := p.above()
+	for vm := range old.place.above() {
+		if n := r.neighbours[vm]; n != nil && !now[vm] {
+			left = append(left, n)
+		}
+	}
 	if p.Epoch > old.place.Epoch {
 		clear(old.avoid)
 		clear(old.reported)
@@ -87,7 +102,19 @@ func (r *Relay) Place(function string, p Place) error {
 	if r.running {
 		old.follow(r)
 	}
-	return nil
+	return left
+}
+
+// above returns the VMs above us.
+func (p Place) above() map[string]bool {
+	vms := map[string]bool{}
+	for _, s := range p.Stripes {
+		vms[s.Upstream.VM] = true
+		for _, a := range s.Ancestors {
+			vms[a.VM] = true
+		}
+	}
+	return vms
 }
 
 // follow starts what follows the upstreams, or tells it that they changed.
