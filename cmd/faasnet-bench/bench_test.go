@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestMedianAndPercentile(t *testing.T) {
@@ -108,5 +109,40 @@ func TestRelaysAreSummedUp(t *testing.T) {
 	})
 	if len(sums) != 2 || sums[1].CPUPerGiB != 2.5 || sums[1].Passing != 1.5 || sums[0].CPUPerGiB != 4 || sums[0].OfLink < 0.85 || sums[0].OfLink > 0.86 {
 		t.Errorf("got %+v", sums)
+	}
+}
+
+// A run goes on where one of the same program on the same machine ended.
+func TestReportIsResumed(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "out.json")
+	made := func() *report[burstRow, burstSummary] {
+		t.Helper()
+		r, err := newReport[burstRow, burstSummary](file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	r := made()
+	if err := r.resume(); err != nil || len(r.Rows) != 0 {
+		t.Errorf("without a file: %v", err)
+	}
+	row := burstOf(3, 1, 100, kill{who: "root", fault: "stop", at: 1500 * time.Millisecond}, 0, 2)
+	if err := r.add(row, sumBursts); err != nil {
+		t.Fatal(err)
+	}
+	if r = made(); r.resume() != nil || len(r.Rows) != 1 || r.Rows[0].burstPlan != row.burstPlan || r.Rows[0].Rep != 1 {
+		t.Errorf("got %+v", r.Rows)
+	}
+	r.Machine.CPUs++
+	if err := r.resume(); err == nil || !strings.Contains(err.Error(), "another machine") {
+		t.Errorf("on another machine: %v", err)
+	}
+	if r = made(); os.WriteFile(file, []byte("{"), 0o644) != nil || r.resume() == nil {
+		t.Error("a torn file is no error")
+	}
+	r.file = ""
+	if r.resume() == nil {
+		t.Error("resumed without a file")
 	}
 }

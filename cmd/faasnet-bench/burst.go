@@ -54,7 +54,10 @@ of the others. --kill none is a burst without a fault.`,
 			if err != nil {
 				return err
 			}
-			return printBursts(c.App.Writer, sums)
+			if err := printBursts(c.App.Writer, sums); err != nil {
+				return err
+			}
+			return failures(sums)
 		},
 	}
 }
@@ -204,7 +207,7 @@ func (b *bursts) measure(ctx context.Context, reps int, file string, resume bool
 func (b *bursts) fleet(p burstPlan, tree *lab.Coordinator) lab.Fleet {
 	f := lab.Fleet{Name: "vm", VMs: p.VMs, Rate: p.Rate, HostsDir: b.hosts, Release: lab.Current}
 	if starters[p.starter()].daemon {
-		f.Daemon = &lab.DaemonConfig{NoBackground: !b.background, Coordinator: tree}
+		f.Daemon = &lab.DaemonConfig{NoBackground: !b.background, Coordinator: tree, LogLevel: "info"}
 	}
 	return f
 }

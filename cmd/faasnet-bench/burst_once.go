@@ -123,5 +123,10 @@ func (b *burst) run(ctx context.Context, row *burstRow) (err error) {
 		}
 	}
 	row.total()
+	for i, s := range starts {
+		if row.PerVM[i].Error != "" && s.vm.Name() != row.Struck {
+			fmt.Fprintf(b.progress, "--- %s failed: %s\n", s.vm.Name(), s.vm.LastWords())
+		}
+	}
 	return nil
 }

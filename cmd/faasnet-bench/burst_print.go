@@ -30,7 +30,7 @@ func printBurst(w io.Writer, r burstRow) error {
 	}
 	for _, vm := range r.PerVM {
 		if vm.Error != "" && vm.VM != r.Struck {
-			fmt.Fprintf(w, "%s: %s\n", vm.VM, vm.Error)
+			fmt.Fprintf(w, "%s: %s\n", vm.VM, strings.TrimSpace(vm.Error))
 		}
 	}
 	_, err := fmt.Fprintf(w, "READY %.2f s median, %.2f s p95, %.2f s max; registry sent %.1f MB, peers %.1f MB; %d re-parented, %d VMs and %d reads failed; %.1f CPU s\n",

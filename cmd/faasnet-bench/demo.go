@@ -55,10 +55,8 @@ func demo(ctx context.Context, w io.Writer, image, rate string, vms int) error {
 	if err != nil {
 		return err
 	}
-	for _, s := range sums {
-		if s.FailedVMs > 0 {
-			return fmt.Errorf("%d VMs with %s failed", s.FailedVMs, s.System)
-		}
+	if err := failures(sums); err != nil {
+		return err
 	}
 	fmt.Fprintln(w)
 	return printDemo(w, sums)

@@ -127,7 +127,7 @@ func (s *starts) once(ctx context.Context, system string, rep int) (row startRow
 	defer func() { err = errors.Join(err, vm.Close()) }()
 	var daemon *lab.Daemon
 	if how.daemon {
-		if daemon, err = vm.Daemon(ctx, lab.DaemonConfig{HostsDir: s.hosts, NoBackground: !s.background}); err != nil {
+		if daemon, err = vm.Daemon(ctx, lab.DaemonConfig{HostsDir: s.hosts, NoBackground: !s.background, LogLevel: "info"}); err != nil {
 			return row, err
 		}
 	}

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -19,6 +20,7 @@ type DaemonConfig struct {
 	HostsDir     string       // of hosts.toml files
 	NoBackground bool         // fetch only what is read
 	Coordinator  *Coordinator // of the trees that the VM is in; nil: none
+	LogLevel     string       // "": debug
 	More         string       // tables of TOML
 }
 
@@ -61,7 +63,7 @@ func (d *Daemon) Start(ctx context.Context) error {
 	}
 	var err error
 	d.Proc, err = d.host.Start("faasnet", filepath.Join(d.host.lab.tools.Product, "containerd-faasnet-grpc"),
-		"-address", d.Address(), "-root", d.Root(), "-config", file, "-log-level", "debug")
+		"-address", d.Address(), "-root", d.Root(), "-config", file, "-log-level", cmp.Or(d.config.LogLevel, "debug"))
 	if err != nil {
 		return err
 	}

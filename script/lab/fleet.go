@@ -61,5 +61,14 @@ func (h *Hub) Fleet(ctx context.Context, f Fleet) ([]*VM, error) {
 	return vms, g.Wait()
 }
 
+// LastWords are the ends of what the VM's daemons printed.
+func (v *VM) LastWords() string {
+	words := "containerd: " + v.Containerd.Tail()
+	if v.Daemon != nil {
+		words += "daemon: " + v.Daemon.Tail()
+	}
+	return words
+}
+
 // Close ends the VM and its link. Idempotent; the lab's Close does it too.
 func (v *VM) Close() error { return errors.Join(v.Host.Close(), v.Net.Close()) }

@@ -15,6 +15,7 @@ import (
 
 // newLab makes a lab that needs only containerd.
 func newLab(t *testing.T) *Lab {
+	t.Helper()
 	dir, err := find(inDir, places("FAASNET_TOOLS", ".tools/bin"))
 	if err != nil {
 		t.Fatal(err)
@@ -41,6 +42,7 @@ func newLab(t *testing.T) *Lab {
 }
 
 func layout(t *testing.T, name string) string {
+	t.Helper()
 	cache, err := images.Cache()
 	if err != nil {
 		t.Fatal(err)
@@ -53,6 +55,7 @@ func layout(t *testing.T, name string) string {
 }
 
 func try[T any](t *testing.T) func(T, error) T {
+	t.Helper()
 	return func(v T, err error) T {
 		t.Helper()
 		if err != nil {
