@@ -51,6 +51,14 @@ bench: deps tools build images ## what converting and starting cost beside other
 	bin/faasnet-bench convert --image b --json $(FAASNET_CACHE)/convert.json
 	bin/faasnet-bench start --image b --rate 200mbit --json $(FAASNET_CACHE)/start.json
 
+burst: deps tools build images ## bursts of 1, 8 and 16 VMs with and without trees, whole images, faults, and the relay: about two hours
+	bin/faasnet-bench burst --image c --rate 50mbit --vms 1 --vms 8 --vms 16 --json $(FAASNET_CACHE)/burst-c.json
+	bin/faasnet-bench burst --image b --rate 50mbit --vms 1 --vms 8 --vms 16 --json $(FAASNET_CACHE)/burst-b.json
+	bin/faasnet-bench burst --image c --rate 100mbit --vms 8 --full --systems faasnet --stripes 1 --stripes 2 --json $(FAASNET_CACHE)/burst-full.json
+	bin/faasnet-bench burst --image c --rate 50mbit --vms 8 --systems faasnet --stripes 1 --stripes 2 --reps 5 --kill none \
+		$(foreach who,root inner leaf,$(foreach how,kill stop link-down,--kill $(who):$(how)@4s)) --json $(FAASNET_CACHE)/burst-faults.json
+	bin/faasnet-bench relay --json $(FAASNET_CACHE)/relay.json
+
 lint: $(TOOLS)/golangci-lint ## the linters of .golangci.yml, each chosen for a reason
 	$(TOOLS)/golangci-lint run
 
@@ -76,4 +84,4 @@ clean: ## remove what was built, tools and images too
 	rm -rf bin .tools $(FAASNET_CACHE)
 
 .ONESHELL:
-.PHONY: help build demo test soak bench lint install deps tools images clean
+.PHONY: help build demo test soak bench burst lint install deps tools images clean
