@@ -90,7 +90,7 @@ func (r *race) start(ctx context.Context) {
 		r.origins++
 		r.late = time.After(r.f.deadline(r.w.ref) / 2)
 	} else {
-		r.late = time.After(r.f.peers.hedge())
+		r.late = time.After(a.look(r.f.peers.hedge()))
 	}
 	r.f.wg.Add(1) // we run under a flight, so the count is not zero
 	go func() {
@@ -113,7 +113,7 @@ func (r *race) hedge(ctx context.Context) {
 	if n := len(r.running); n > 0 {
 		a, patience := r.running[n-1], r.f.peers.hedge()
 		if a.from == fromPeer {
-			if d := r.w.progress.wait(a.arrival, r.urgent()); d > 0 {
+			if d := a.wait(patience, r.urgent()); d > 0 {
 				r.late = time.After(d)
 				return
 			}

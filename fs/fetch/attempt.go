@@ -44,6 +44,26 @@ func (f *Fetcher) newAttempt(c candidate, w *work) *attempt {
 	return a
 }
 
+// look returns when to see first whether the source is late: of one that can give
+// signs of life it is seen early that it gives none.
+func (a *attempt) look(patience time.Duration) time.Duration {
+	if _, speaks := a.Source.(block.Streamer); speaks {
+		return min(patience, firstSign)
+	}
+	return patience
+}
+
+// wait returns for how long a peer need not be hedged: it lives, and the block
+// will be complete soon at the pace it has, or its time is not up. 0 means that it
+// is late.
+func (a *attempt) wait(patience time.Duration, urgent bool) time.Duration {
+	silent, slow, d := a.w.progress.look(a.arrival)
+	if silent || urgent && slow && time.Since(a.began) >= patience {
+		return 0
+	}
+	return d
+}
+
 // run asks the source and verifies what it gives. A peer gets a third of the
 // time, so that the origin has some left; the origin gets the rest, and one that
 // sends unasked as long as it likes.

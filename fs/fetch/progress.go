@@ -113,18 +113,14 @@ const goodPace = time.Second
 // behind other blocks comes in bursts.
 const paceOver = 250 * time.Millisecond
 
-// wait says for how long an attempt that is past its time need not be hedged:
-// it will be complete soon at the pace it has, or its source waits and says so.
-// Where nobody waits any pace is good. 0 means that it is late.
-func (p *progress) wait(a *arrival, urgent bool) time.Duration {
+// look says what an attempt is like: its source gives no sign of life, or gives
+// the block too slowly; and when to look again.
+func (p *progress) look(a *arrival) (silent, slow bool, again time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
 	left := a.sign.Add(silentAfter).Sub(now)
-	if a.sign.IsZero() || left <= 0 || urgent && a.slow(now) {
-		return 0
-	}
-	return min(left, paceOver)
+	return a.sign.IsZero() || left <= 0, a.slow(now), min(left, paceOver)
 }
 
 // slow reports whether the block will take long at the pace it has now. The
