@@ -77,7 +77,7 @@ func (c *conn) get(ctx context.Context, l *lease, ref block.Ref, dst []byte, fla
 		case told != nil && c.r.waits.told(asked, told):
 			c.r.metrics.rings.Add(1)
 			c.giveUp(tag, k)
-			return fmt.Errorf("%v from %s, which waits for us: %w", ref, c.vm, errdefs.ErrAborted)
+			return fmt.Errorf("%v from %s, which waits for us: %w", ref, c.vm, errdefs.ErrUnavailable)
 		}
 		select {
 		case <-k.news:

@@ -163,12 +163,19 @@ func (r *race) ended(a answer) bool {
 	return a.err == nil
 }
 
-// goOn does what is to be done after a failure. false means nothing: the block
+// goOn does what is to be done after a failure. A peer that gave up a block it had
+// begun to send looks for it elsewhere, or finds it bad: it is asked once more,
+// or all below it would turn to the origin. false means nothing: the block
 // cannot be had.
 func (r *race) goOn(ctx context.Context, a answer) bool {
 	r.errs = append(r.errs, a.err)
 	if a.from == fromOrigin && final(a.err) {
 		r.origins = originAttempts
+	}
+	if a.from == fromPeer && a.push == nil && !a.again && errdefs.IsAborted(a.err) {
+		c := a.candidate
+		c.again = true
+		r.next = append([]candidate{c}, r.next...)
 	}
 	switch {
 	case a.push != nil && r.alone():

@@ -219,3 +219,28 @@ func TestTooManyBytes(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A peer that breaks off a block in its midst is asked once more: it gets the
+// block from elsewhere. The origin is asked when it breaks off again.
+func TestPeerThatBreaksOffIsAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		of := blocktest.NewLayer(1, blockSize, blockSize)
+		for aborts, want := range map[int]int{1: 0, 2: 1} {
+			asked := 0
+			peer := block.SourceFunc(func(ctx context.Context, ref block.Ref, dst []byte) ([]byte, error) {
+				if asked++; asked <= aborts {
+					return dst, errdefs.ErrAborted
+				}
+				return of.Source().ReadBlock(ctx, ref, dst)
+			})
+			origin := blocktest.Count(of.Source())
+			f := newFetcher(t, newStore(t, store.Options{}), origin, Options{Upstreams: &peers{sources: []block.Source{peer}}})
+			if p, err := f.ReadBlock(t.Context(), of.Ref(0), nil); err != nil || !bytes.Equal(p, of.Frame(0)) {
+				t.Error("wrong bytes or", err)
+			}
+			if n := origin.Calls(); n != want || asked != 2 {
+				t.Errorf("after %d aborts: peer asked %d times, origin %d", aborts, asked, n)
+			}
+		}
+	})
+}

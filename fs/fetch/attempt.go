@@ -11,8 +11,9 @@ import (
 // candidate is a source to ask, once.
 type candidate struct {
 	block.Source
-	from from
-	push *push // the source, if it is one that sends unasked
+	from  from
+	push  *push // the source, if it is one that sends unasked
+	again bool  // it was asked for this block before
 }
 
 // attempt is one candidate being asked.
