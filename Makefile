@@ -47,6 +47,9 @@ soak: deps tools build ## the long end-to-end tests: 50 kills, 100 rounds of pul
 	FAASNET_SOAK=1 $(GO) test -v -count 1 -timeout 3h ./script/e2e
 	$(GO) test -v -count 1 -timeout 1h -run RandomOperations ./cmd/internal/tree -tree.ops 1000000
 
+sim: ## fleets in virtual time: VMS=n SEED=s SEEDS=n
+	$(GO) test -v -tags sim -count 1 -timeout 3h ./cmd/internal/sim
+
 bench: deps tools build images ## what converting and starting cost beside others: about 15 minutes
 	bin/faasnet-bench convert --image b --json $(FAASNET_CACHE)/convert.json
 	bin/faasnet-bench start --image b --rate 200mbit --json $(FAASNET_CACHE)/start.json
@@ -84,4 +87,4 @@ clean: ## remove what was built, tools and images too
 	rm -rf bin .tools $(FAASNET_CACHE)
 
 .ONESHELL:
-.PHONY: help build demo test soak bench burst lint install deps tools images clean
+.PHONY: help build demo test soak sim bench burst lint install deps tools images clean

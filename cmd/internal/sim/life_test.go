@@ -1,0 +1,102 @@
+//go:build sim
+
+package sim
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// life is a container that runs beside the test: it reads what a start needs,
+// then the rest of the image is fetched, and it stays until end.
+type life struct {
+	v      *vm
+	m      *image
+	cancel context.CancelFunc
+	done   chan struct{}
+
+	mu sync.Mutex // guards what follows
+	c  *container
+}
+
+// bootTime is how long a VM is up before a container starts on it: enough to
+// attend the coordinator.
+const bootTime = 20 * time.Millisecond
+
+// run starts the function of m on the VM.
+func (v *vm) run(m *image, work []span, atOnce int) {
+	ctx, cancel := context.WithCancel(background)
+	l := &life{v: v, m: m, cancel: cancel, done: make(chan struct{})}
+	v.life = l
+	go func() {
+		defer close(l.done)
+		time.Sleep(bootTime)
+		l.live(ctx, work, atOnce)
+	}()
+}
+
+func (l *life) live(ctx context.Context, work []span, atOnce int) {
+	c, err := l.v.create(ctx, l.m)
+	for err != nil && ctx.Err() == nil { // the node tries again as long as containerd asks
+		c.fail(err)
+		time.Sleep(time.Second)
+		var again *container
+		again, err = l.v.create(ctx, l.m)
+		again.failed = append(c.failed, again.failed...)
+		c = again
+	}
+	defer c.close()
+	l.mu.Lock()
+	l.c = c
+	l.mu.Unlock()
+	if err != nil {
+		return
+	}
+	_ = c.read(ctx, work, atOnce) // what fails is kept
+	for _, layer := range c.layers[:len(c.layers)-l.v.w.o.held] {
+		layer.Fill()
+	}
+	<-ctx.Done()
+}
+
+// end stops the container.
+func (l *life) end() {
+	l.cancel()
+	<-l.done
+}
+
+// complete reports whether the whole image is here, but for what is held back.
+func (l *life) complete() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.c != nil && len(l.c.layers) > 0 && l.c.complete(l.v.w.o.held)
+}
+
+// failed returns the reads that failed.
+func (l *life) failed() []error {
+	l.mu.Lock()
+	c := l.c
+	l.mu.Unlock()
+	if c == nil {
+		return []error{fmt.Errorf("%s has not begun to read", l.v.name)}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]error(nil), c.failed...)
+}
+
+// right checks every byte of the image, read through the VM, and every block in
+// its store.
+func (l *life) right() error {
+	for i := range len(l.m.layers) - l.v.w.o.held {
+		if err := l.more(l.m.part(i, l.m.layers[i].Table.BlockSize(), 1)); err != nil {
+			return err
+		}
+	}
+	return l.v.holdsRight(l.m)
+}
+
+// more makes the container read more.
+func (l *life) more(spans []span) error { return l.c.read(background, spans, 1) }
