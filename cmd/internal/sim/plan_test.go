@@ -144,7 +144,8 @@ func (m *image) some(r *rand.Rand) (out []span) {
 }
 
 // troubles bounds how often a block may have to be asked of the registry again:
-// for each VM that fails, lies, or comes while there is no coordinator.
+// for each VM that fails, is below one that lies, or comes while there is no
+// coordinator.
 func (p *plan) troubles() (n int) {
 	var from, to time.Duration
 	for _, e := range p.events {
@@ -157,7 +158,7 @@ func (p *plan) troubles() (n int) {
 			n++
 		}
 	}
-	return n + len(p.liars) + lateRoots
+	return n + 2*len(p.liars) + lateRoots
 }
 
 // lateRoots are VMs that become the root of a stripe although others have its
