@@ -117,7 +117,9 @@ func (t *tap) take(a *arrival, n int) []byte {
 // rest returns what is missing of a flight that has ended.
 func (t *tap) rest() ([]byte, error) {
 	if t.w.err != nil {
-		return nil, fmt.Errorf("fetch: %v: %w: %w", t.w.ref, t.w.err, errdefs.ErrAborted)
+		// Only the text: the error of a connection that ended has io.EOF in it, and
+		// must not be taken for the end of a block that is whole.
+		return nil, fmt.Errorf("fetch: %v: %s: %w", t.w.ref, t.w.err.Error(), errdefs.ErrAborted)
 	}
 	b := t.w.buf // held by the work for as long as we are in it
 	if t.cur != nil && t.cur.buf != b && !bytes.Equal(t.cur.mem[:t.n], b.bytes[:t.n]) {

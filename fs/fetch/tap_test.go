@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"sync"
 	"testing"
@@ -155,5 +156,27 @@ func TestWatchDoesNotWant(t *testing.T) {
 			t.Errorf("what is there comes whatever the context: %v", err)
 		}
 		tap.Close()
+	})
+}
+
+// A flight that fails with the end of a connection is not the end of a block: to
+// whoever relays it that would be a good verdict on a part of it.
+func TestFailedFlightIsNotTheEndOfABlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		of := blocktest.Cut(blocktest.Random(1, blockSize), blockSize)
+		ended := fmt.Errorf("connection: %w: %w", io.EOF, errdefs.ErrNotFound) // final: the origin is not asked again
+		origin := blocktest.Break(blocktest.Stream(of.Source(), piece, pace), -1, 2*piece, ended)
+		f := newFetcher(t, newStore(t, store.Options{}), origin, Options{})
+		tap, err := f.Tap(t.Context(), of.Ref(0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tap.Close()
+		for err == nil {
+			_, err = tap.Next(t.Context())
+		}
+		if errors.Is(err, io.EOF) || !errdefs.IsAborted(err) {
+			t.Errorf("got %v", err)
+		}
 	})
 }
