@@ -17,9 +17,9 @@ export FAASNET_CACHE ?= $(CURDIR)/.cache
 RESULTS := $(FAASNET_CACHE)/test
 CASES   := $(GO) run ./script/cases
 
-# Where the race detector finds nothing, because the code under test runs in
-# other processes or in one goroutine, and costs minutes.
-NORACE := /script/(e2e|lab|images)$$
+# Where the race detector costs minutes and finds nothing, because the code under
+# test runs in other processes or in one goroutine, or what `make sim` has it find.
+NORACE := /(script/(e2e|lab|images)|cmd/internal/sim)$$
 
 PROGRAMS := $(notdir $(patsubst %/main.go,%,$(wildcard cmd/*/main.go)))
 VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
@@ -47,8 +47,9 @@ soak: deps tools build ## the long end-to-end tests: 50 kills, 100 rounds of pul
 	FAASNET_SOAK=1 $(GO) test -v -count 1 -timeout 3h ./script/e2e
 	$(GO) test -v -count 1 -timeout 1h -run RandomOperations ./cmd/internal/tree -tree.ops 1000000
 
-sim: ## fleets in virtual time: VMS=n SEED=s SEEDS=n
-	$(GO) test -v -tags sim -count 1 -timeout 3h ./cmd/internal/sim
+sim: ## fleets in virtual time: 1,000 seeds, large bursts, faults; or VMS=n SEED=s SEEDS=n
+	FAASNET_SIM=1 $(GO) test -v -count 1 -timeout 3h $(if $(VMS)$(SEED)$(SEEDS),-run TestSeeds) ./cmd/internal/sim
+	$(if $(VMS)$(SEED)$(SEEDS),,SEEDS=50 $(GO) test -v -race -count 1 -timeout 1h -run 'TestSeeds|IsSeen' ./cmd/internal/sim)
 
 bench: deps tools build images ## what converting and starting cost beside others: about 15 minutes
 	bin/faasnet-bench convert --image b --json $(FAASNET_CACHE)/convert.json

@@ -1,5 +1,3 @@
-//go:build sim
-
 package sim
 
 import (
@@ -8,7 +6,7 @@ import (
 	"time"
 )
 
-// burst is N starts of one function at the same moment.
+// burst is N starts of one function at the same moment, by place among the VMs.
 type burst struct {
 	ready   []time.Duration // when each VM had read what it reads; 0: it did not get there
 	slowest []time.Duration // read of each
@@ -32,13 +30,13 @@ func (w *world) burst(vms []*vm, m *image, work []span, atOnce int, meanwhile fu
 			err = c.read(background, work, atOnce)
 		}
 		if err == nil {
-			b.ready[v.number] = time.Since(began)
+			c.ready = time.Since(began)
 		} else if len(c.failed) == 0 {
 			c.fail(err)
 		}
 		return c
 	}) {
-		b.slowest[i], b.failed[i] = c.slowest, c.failed
+		b.ready[i], b.slowest[i], b.failed[i] = c.ready, c.slowest, c.failed
 	}
 	w.work.Wait()
 	b.egress = float64(w.egress()-before) / float64(m.bytes())
@@ -69,6 +67,16 @@ func (b burst) last(excused ...int) (d time.Duration) {
 func (b burst) median() time.Duration {
 	ds := slices.Sorted(slices.Values(b.ready))
 	return ds[len(ds)/2]
+}
+
+// whole is a burst in which all of m is read. A read that fails fails the test.
+func (w *world) whole(vms []*vm, m *image, meanwhile func(), excused ...int) burst {
+	w.t.Helper()
+	b := w.burst(vms, m, m.whole(blockSize/2), 2, meanwhile)
+	if err := b.err(excused...); err != nil {
+		w.t.Error(err)
+	}
+	return b
 }
 
 // atLink is how long n bytes take on a link.

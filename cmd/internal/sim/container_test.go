@@ -1,5 +1,3 @@
-//go:build sim
-
 package sim
 
 import (
@@ -20,9 +18,11 @@ type container struct {
 	v      *vm
 	m      *image
 	layers []*fetch.Layer
+	ready  time.Duration // after which it had read all it reads; 0: it did not get there
+
+	closing sync.Once
 
 	mu      sync.Mutex // guards what follows
-	reads   int
 	failed  []error
 	slowest time.Duration
 }
@@ -70,7 +70,6 @@ func (c *container) view(ctx context.Context, s span) error {
 	d := time.Since(began)
 	c.v.ownReads.Add(int64(s.n))
 	c.mu.Lock()
-	c.reads++
 	c.slowest = max(c.slowest, d)
 	c.mu.Unlock()
 	if err != nil && ctx.Err() == nil {
@@ -151,13 +150,18 @@ func (c *container) complete(held int) bool {
 	return true
 }
 
+// created reports whether create has succeeded.
+func (c *container) created() bool { return len(c.layers) == len(c.m.layers) }
+
+// close may be called again.
 func (c *container) close() {
-	for _, l := range c.layers {
-		if err := l.Close(); err != nil {
-			c.v.w.t.Errorf("%s: %v", c.v.name, err)
+	c.closing.Do(func() {
+		for _, l := range c.layers {
+			if err := l.Close(); err != nil {
+				c.v.w.t.Errorf("%s: %v", c.v.name, err)
+			}
 		}
-	}
-	c.layers = nil
+	})
 }
 
 // whole returns spans of so many bytes that cover all layers.

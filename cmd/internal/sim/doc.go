@@ -8,7 +8,8 @@
 // Goroutines that run at the same virtual moment do so in any order, as do cases
 // of a select and random pauses of the product, so two runs of a seed differ in
 // detail; what the tests assert holds for all of them. `make sim` repeats a seed
-// with SEED=S and tries many with SEEDS=n. The tests have the build tag sim and are
-// no part of `make test`: how often the registry may be asked for one block in the
-// worst of storms is not settled (seed 2 of 20 passes its bound at times).
+// with SEED=S and tries many with SEEDS=n.
+//
+// Blocks and links are scaled down. A processor costs nothing here: the figures
+// are those of the network and of what waits for what.
 package sim

@@ -1,5 +1,3 @@
-//go:build sim
-
 package sim
 
 import (
@@ -28,7 +26,7 @@ func (s *storm) judge() (r verdict) {
 	r.took = s.now()
 	r.egress = float64(s.egress()) / float64(s.o.images[0].bytes())
 	r.most, _ = most(s.asked.since(0))
-	if limit := 1 + s.p.troubles(); r.most > limit {
+	if limit := s.p.limit(); r.most > limit {
 		r.wrong("the registry was asked %d times for one block, want %d at most", r.most, limit)
 	}
 	s.tellAgain()

@@ -1,5 +1,3 @@
-//go:build sim
-
 package sim
 
 import (
@@ -39,26 +37,34 @@ func (v *vm) run(m *image, work []span, atOnce int) {
 
 func (l *life) live(ctx context.Context, work []span, atOnce int) {
 	c, err := l.v.create(ctx, l.m)
-	for err != nil && ctx.Err() == nil { // the node tries again as long as containerd asks
-		c.fail(err)
+	defer func() { c.close() }()
+	for l.is(c); err != nil; l.is(c) { // the node tries again for as long as containerd asks
+		if ctx.Err() != nil {
+			return
+		}
+		failed := append(c.failed, err)
 		time.Sleep(time.Second)
-		var again *container
-		again, err = l.v.create(ctx, l.m)
-		again.failed = append(c.failed, again.failed...)
-		c = again
-	}
-	defer c.close()
-	l.mu.Lock()
-	l.c = c
-	l.mu.Unlock()
-	if err != nil {
-		return
+		c.close()
+		c, err = l.v.create(ctx, l.m)
+		c.failed = append(failed, c.failed...)
 	}
 	_ = c.read(ctx, work, atOnce) // what fails is kept
 	for _, layer := range c.layers[:len(c.layers)-l.v.w.o.held] {
 		layer.Fill()
 	}
 	<-ctx.Done()
+}
+
+func (l *life) is(c *container) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.c = c
+}
+
+func (l *life) container() *container {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.c
 }
 
 // end stops the container.
@@ -69,16 +75,13 @@ func (l *life) end() {
 
 // complete reports whether the whole image is here, but for what is held back.
 func (l *life) complete() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.c != nil && len(l.c.layers) > 0 && l.c.complete(l.v.w.o.held)
+	c := l.container()
+	return c != nil && c.created() && c.complete(l.v.w.o.held)
 }
 
 // failed returns the reads that failed.
 func (l *life) failed() []error {
-	l.mu.Lock()
-	c := l.c
-	l.mu.Unlock()
+	c := l.container()
 	if c == nil {
 		return []error{fmt.Errorf("%s has not begun to read", l.v.name)}
 	}
@@ -99,4 +102,10 @@ func (l *life) right() error {
 }
 
 // more makes the container read more.
-func (l *life) more(spans []span) error { return l.c.read(background, spans, 1) }
+func (l *life) more(spans []span) error {
+	c := l.container()
+	if c == nil || !c.created() {
+		return fmt.Errorf("%s has not begun to read", l.v.name)
+	}
+	return c.read(background, spans, 1)
+}

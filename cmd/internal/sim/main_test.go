@@ -1,5 +1,3 @@
-//go:build sim
-
 package sim
 
 import (
@@ -62,6 +60,9 @@ func scratch(t *testing.T) (dir string, remove func()) {
 		}
 	}
 }
+
+// long reports whether there is time for large fleets: `make sim` says so.
+func long() bool { return os.Getenv("FAASNET_SIM") != "" }
 
 // number returns a variable of the environment, or def.
 func number(t *testing.T, name string, def int) int {

@@ -1,5 +1,3 @@
-//go:build sim
-
 package sim
 
 import (
@@ -143,22 +141,23 @@ func (m *image) some(r *rand.Rand) (out []span) {
 	return out
 }
 
-// troubles bounds how often a block may have to be asked of the registry again:
-// for each VM that fails, is below one that lies, or comes while there is no
-// coordinator.
-func (p *plan) troubles() (n int) {
+// limit bounds how often the registry may be asked for one block: once, and for
+// each VM that fails, lies, or comes while there is no coordinator by those two
+// that were below it.
+func (p *plan) limit() int {
 	var from, to time.Duration
 	for _, e := range p.events {
 		if e.what == away {
 			from, to = e.at, e.at+e.last+2*time.Second // VMs are back within 2 s
 		}
 	}
+	n := len(p.liars) + lateRoots
 	for _, e := range p.events {
 		if e.what != join || e.at+bootTime >= from && e.at < to {
 			n++
 		}
 	}
-	return n + 2*len(p.liars) + lateRoots
+	return 1 + 2*n
 }
 
 // lateRoots are VMs that become the root of a stripe although others have its

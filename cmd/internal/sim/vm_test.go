@@ -1,14 +1,14 @@
-//go:build sim
-
 package sim
 
 import (
 	"context"
 	"crypto/ed25519"
 	"errors"
+	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/opencontainers/go-digest"
@@ -93,7 +93,7 @@ func (v *vm) boot() {
 }
 
 func (v *vm) wire(u *wiring) (err error) {
-	if u.store, err = store.Open(v.dir, store.Options{}); err != nil {
+	if u.store, err = store.Open(v.dir, store.Options{MaxFlatBytes: v.w.o.flat}); err != nil {
 		return err
 	}
 	u.registry, err = registry.New(registry.Options{
@@ -121,7 +121,7 @@ func (v *vm) wire(u *wiring) (err error) {
 		return err
 	}
 	u.relay, err = peer.New(peer.Options{
-		VM: v.name, Catalog: u.catalog, Dial: v.host.Dial,
+		VM: v.name, Catalog: u.catalog, Dial: v.dialPeer,
 		Identity: func() (string, []ed25519.PublicKey) { return u.client.Identity() },
 		Report:   func(r peer.Report) { v.report(u, r) },
 	})
@@ -140,6 +140,13 @@ func (v *vm) wire(u *wiring) (err error) {
 		u.gives = h.gives(v, u.fetcher)
 	}
 	return err
+}
+
+func (v *vm) dialPeer(ctx context.Context, address string) (net.Conn, error) {
+	if v.w.o.deaf {
+		return nil, fmt.Errorf("dial %s: %w", address, syscall.ECONNREFUSED)
+	}
+	return v.host.Dial(ctx, address)
 }
 
 // dialCoordinator is treeclient's own dialler over the modelled network.

@@ -1,5 +1,3 @@
-//go:build sim
-
 package sim
 
 import (
@@ -33,9 +31,11 @@ type fleet struct {
 	window   int           // of a connection, see peertest.Net
 	segment  int
 	noTree   bool // VMs do not know the coordinator
+	deaf     bool // no VM's relay can be connected to
 	noFill   bool // VMs fetch what their containers read, no more
 	images   []*image
-	held     int // layers, the last, that containers leave alone
+	flat     int64 // decoded bytes that a VM keeps, see store.Options
+	held     int   // layers, the last, that containers leave alone
 	hooks    hooks
 }
 
