@@ -117,17 +117,6 @@ func (c *container) read(ctx context.Context, spans []span, atOnce int) error {
 	return g.Wait()
 }
 
-// fill fetches the rest in the background and waits for it.
-func (c *container) fill(limit time.Duration) error {
-	for _, l := range c.layers {
-		l.Fill()
-	}
-	if within(limit, func() bool { return c.complete(0) }) {
-		return nil
-	}
-	return fmt.Errorf("%s is not complete after %v", c.v.name, limit)
-}
-
 // holdsRight checks every block of the image that the VM stores.
 func (v *vm) holdsRight(m *image) error {
 	for _, l := range m.layers {

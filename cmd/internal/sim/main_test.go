@@ -50,7 +50,7 @@ func scratch(t *testing.T) (dir string, remove func()) {
 			_ = os.RemoveAll(d) // another run may do the same
 		}
 	}
-	dir, err = os.MkdirTemp(parent, fmt.Sprintf("%s%d-", prefix, os.Getpid()))
+	dir, err = os.MkdirTemp(parent, fmt.Sprintf("%s%d-", prefix, os.Getpid())) //nolint:usetesting // in memory, and gone with the fleet
 	if err != nil {
 		t.Fatal(err)
 	}
