@@ -39,6 +39,7 @@ type Containerd struct {
 	release Release
 	dir     string
 	hosts   string
+	plugin  *Plugin       // nil: overlayfs only
 	nextID  *atomic.Int64 // containers are named apart in all namespaces
 
 	namespace string
@@ -48,11 +49,19 @@ type Containerd struct {
 // directory hostsDir says, and, when daemon is not nil, has the snapshotter
 // "faasnet".
 func (h *Host) Containerd(ctx context.Context, r Release, hostsDir string, daemon *Daemon) (*Containerd, error) {
-	c := &Containerd{host: h, release: r, dir: filepath.Join(h.dir, "c"), hosts: hostsDir, nextID: new(atomic.Int64), namespace: "default"}
+	if daemon == nil {
+		return h.ContainerdWith(ctx, r, hostsDir, nil)
+	}
+	return h.ContainerdWith(ctx, r, hostsDir, &Plugin{Name: "faasnet", Address: daemon.Address(), Root: daemon.Root()})
+}
+
+// ContainerdWith is Containerd with another snapshotter than ours; nil: none.
+func (h *Host) ContainerdWith(ctx context.Context, r Release, hostsDir string, plugin *Plugin) (*Containerd, error) {
+	c := &Containerd{host: h, release: r, dir: filepath.Join(h.dir, "c"), hosts: hostsDir, plugin: plugin, nextID: new(atomic.Int64), namespace: "default"}
 	if err := os.MkdirAll(c.dir, 0o755); err != nil {
 		return nil, err
 	}
-	if err := os.WriteFile(c.path("config.toml"), []byte(c.config(daemon)), 0o644); err != nil {
+	if err := os.WriteFile(c.path("config.toml"), []byte(c.config()), 0o644); err != nil {
 		return nil, err
 	}
 	return c, c.Start(ctx)
@@ -80,9 +89,8 @@ func (c *Containerd) path(name string) string { return filepath.Join(c.dir, name
 func (c *Containerd) Address() string { return c.path("c.sock") }
 
 // config switches off what the lab does not use and what lies outside its
-// directory. The proxy plugin and the two unpack_config entries are those of
-// docs/containerd.md.
-func (c *Containerd) config(daemon *Daemon) string {
+// directory.
+func (c *Containerd) config() string {
 	var b strings.Builder
 	version := 2
 	if c.release == Current {
@@ -96,18 +104,11 @@ func (c *Containerd) config(daemon *Daemon) string {
 `)
 	fmt.Fprintf(&b, "[grpc]\naddress = %q\n[ttrpc]\naddress = %q\n", c.Address(), c.path("t.sock"))
 	fmt.Fprintf(&b, "[plugins.\"io.containerd.internal.v1.opt\"]\npath = %q\n", c.path("opt"))
-	snapshotters := []string{"overlayfs"}
-	if daemon != nil {
-		snapshotters = append(snapshotters, "faasnet")
-		fmt.Fprintf(&b, "[proxy_plugins.faasnet]\ntype = \"snapshot\"\naddress = %q\n", daemon.Address())
-		if c.release == Current {
-			fmt.Fprintf(&b, "[proxy_plugins.faasnet.exports]\nroot = %q\nenable_remote_snapshot_annotations = \"true\"\n", daemon.Root())
-		}
-	}
 	if c.release == Current {
-		for _, s := range snapshotters {
-			fmt.Fprintf(&b, "[[plugins.\"io.containerd.transfer.v1.local\".unpack_config]]\nplatform = \"linux\"\nsnapshotter = %q\n", s)
-		}
+		b.WriteString((&Plugin{Name: "overlayfs"}).unpack())
+	}
+	if c.plugin != nil {
+		b.WriteString(c.plugin.toml(c.release))
 	}
 	return b.String()
 }

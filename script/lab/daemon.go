@@ -67,14 +67,17 @@ func (d *Daemon) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	return d.Await(ctx, d.Address())
+}
+
+// Await waits until the process listens on the Unix socket; its death ends the
+// wait.
+func (p *Proc) Await(ctx context.Context, socket string) error {
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
-	return d.until(ctx, func() bool {
-		conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "unix", d.Address())
-		if err != nil {
-			return false
-		}
-		return conn.Close() == nil
+	return p.until(ctx, func() bool {
+		conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "unix", socket)
+		return err == nil && conn.Close() == nil
 	})
 }
 

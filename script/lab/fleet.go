@@ -4,16 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"runtime"
 
 	"golang.org/x/sync/errgroup"
 )
 
-// VM is a host on a bridge with containerd and, unless it is nil, our daemon.
+// VM is a host on a bridge with containerd and, unless it is nil, our daemon
+// or another snapshotter.
 type VM struct {
 	*Host
 	Net        *Net
 	Daemon     *Daemon
+	Plugin     *Plugin
 	Containerd *Containerd
 }
 
@@ -26,6 +29,8 @@ type Fleet struct {
 	Release  Release
 	// Daemon is the configuration of our daemon; nil: none.
 	Daemon *DaemonConfig
+	// Plugin starts another snapshotter on a VM; nil: none. Not with Daemon.
+	Plugin func(ctx context.Context, h *Host) (*Plugin, error)
 }
 
 // Fleet adds VMs and starts their daemons. On failure those that were made go
@@ -46,26 +51,48 @@ func (h *Hub) Fleet(ctx context.Context, f Fleet) ([]*VM, error) {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(runtime.NumCPU())
 	for _, vm := range vms {
-		g.Go(func() (err error) {
-			if f.Daemon != nil {
-				config := *f.Daemon
-				config.HostsDir = f.HostsDir
-				if vm.Daemon, err = vm.Host.Daemon(ctx, config); err != nil {
-					return err
-				}
-			}
-			vm.Containerd, err = vm.Host.Containerd(ctx, f.Release, f.HostsDir, vm.Daemon)
-			return err
-		})
+		g.Go(func() error { return f.start(ctx, vm) })
 	}
 	return vms, g.Wait()
 }
 
+func (f Fleet) start(ctx context.Context, vm *VM) (err error) {
+	switch {
+	case f.Daemon != nil:
+		config := *f.Daemon
+		config.HostsDir = f.HostsDir
+		if vm.Daemon, err = vm.Host.Daemon(ctx, config); err != nil {
+			return err
+		}
+	case f.Plugin != nil:
+		if vm.Plugin, err = f.Plugin(ctx, vm.Host); err != nil {
+			return err
+		}
+		vm.Containerd, err = vm.ContainerdWith(ctx, f.Release, f.HostsDir, vm.Plugin)
+		return err
+	}
+	vm.Containerd, err = vm.Host.Containerd(ctx, f.Release, f.HostsDir, vm.Daemon)
+	return err
+}
+
+// Daemons are the VM's containerd and, where it has one of its own, its
+// snapshotter's.
+func (v *VM) Daemons() []*Proc {
+	all := []*Proc{v.Containerd.Proc}
+	if v.Daemon != nil {
+		all = append(all, v.Daemon.Proc)
+	}
+	if v.Plugin != nil && v.Plugin.Daemon != nil {
+		all = append(all, v.Plugin.Daemon)
+	}
+	return all
+}
+
 // LastWords are the ends of what the VM's daemons printed.
 func (v *VM) LastWords() string {
-	words := "containerd: " + v.Containerd.Tail()
-	if v.Daemon != nil {
-		words += "daemon: " + v.Daemon.Tail()
+	var words string
+	for _, p := range v.Daemons() {
+		words += filepath.Base(p.log) + ": " + p.Tail()
 	}
 	return words
 }

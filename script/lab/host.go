@@ -48,7 +48,7 @@ func (h *Host) Close() error { return remove(h.dir) }
 // Configuration is what the host's daemons are configured with.
 func (h *Host) Configuration() (string, error) {
 	var b strings.Builder
-	for _, file := range []string{"registry.yml", "c/config.toml", "d/config.toml", "t/config.toml"} {
+	for _, file := range []string{"registry.yml", "c/config.toml", "d/config.toml", "s/config.toml", "t/config.toml"} {
 		p, err := os.ReadFile(filepath.Join(h.dir, file))
 		if errors.Is(err, os.ErrNotExist) {
 			continue
