@@ -177,11 +177,22 @@ func TestLinksAreShapedAndCounted(t *testing.T) {
 	vm := try[*Host](t)(l.Host("vm", try[*Net](t)(hub.Link("100mbit"))))
 	c := try[*Containerd](t)(vm.Containerd(t.Context(), Current, try[string](t)(r.HostsDir()), nil))
 	before := try[int64](t)(origin.net.Sent())
+	traffics := try[*Traffics](t)(hub.Traffics())
+	t.Cleanup(func() {
+		if err := traffics.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	start := try[[]Traffic](t)(traffics.Read(vm.net, origin.net))
 	if err := c.Pull(t.Context(), "overlayfs", r.Addr+"/a:1"); err != nil {
 		t.Fatal(err)
 	}
 	if sent := try[int64](t)(origin.net.Sent()) - before; sent < 1e6 || sent > 2e6 {
 		t.Errorf("registry sent %d bytes for an image of 1.1 MB", sent)
+	}
+	end := try[[]Traffic](t)(traffics.Read(vm.net, origin.net))
+	if got, sent := end[0].Received-start[0].Received, end[1].Sent-start[1].Sent; got < 1e6 || got > 2e6 || sent < 1e6 {
+		t.Errorf("followed, the VM received %d bytes and the registry sent %d", got, sent)
 	}
 	out := try[string](t)(vm.Run(t.Context(), "tc", "qdisc", "show", "dev", "eth0"))
 	if !strings.Contains(out, "tbf") || !strings.Contains(out, "100Mbit") {
