@@ -83,3 +83,11 @@ func (w *world) whole(vms []*vm, m *image, meanwhile func(), excused ...int) bur
 func atLink(n, rate int64) time.Duration {
 	return time.Duration(float64(n) / float64(rate) * float64(time.Second))
 }
+
+// whole returns spans of so many bytes that cover all layers.
+func (m *image) whole(step int) (out []span) {
+	for i := range m.layers {
+		out = append(out, m.part(i, step, 1)...)
+	}
+	return out
+}

@@ -38,16 +38,16 @@ func (s *storm) judge() (r verdict) {
 // wrong. Who was well had no read that failed.
 func (s *storm) completeAndRight(r *verdict, live []*vm) {
 	for _, v := range live {
-		if !within(toComplete-s.now(), v.life.complete) {
+		if !within(toComplete-s.now(), v.lives().complete) {
 			r.wrong("%s is not complete after %v", v.name, s.now())
 			continue
 		}
-		if err := v.life.right(); err != nil {
+		if err := v.lives().right(); err != nil {
 			r.errs = append(r.errs, err)
 		}
 	}
 	for _, v := range live {
-		for _, err := range v.life.failed() {
+		for _, err := range v.lives().failed() {
 			if !s.hurt[v.number] || errors.Is(err, errWrong) { // who is cut off may fail, but is not deceived
 				r.errs = append(r.errs, err)
 			}
@@ -104,7 +104,7 @@ func (s *storm) disagreement(live []*vm, out int) error {
 func (s *storm) probe(r *verdict, live []*vm, out int) {
 	m, then := s.o.images[0], s.now()
 	last := len(m.layers) - 1
-	for i, err := range all(live, func(v *vm) error { return v.life.more(m.part(last, smallBlock, 1)) }) {
+	for i, err := range all(live, func(v *vm) error { return v.lives().more(m.part(last, smallBlock, 1)) }) {
 		if err != nil && (!s.hurt[live[i].number] || errors.Is(err, errWrong)) {
 			r.wrong("afterwards: %w", err)
 		}

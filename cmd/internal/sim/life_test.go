@@ -19,10 +19,6 @@ type life struct {
 	c  *container
 }
 
-// bootTime is how long a VM is up before a container starts on it: enough to
-// attend the coordinator.
-const bootTime = 20 * time.Millisecond
-
 // run starts the function of m on the VM.
 func (v *vm) run(m *image, work []span, atOnce int) {
 	ctx, cancel := context.WithCancel(background)
@@ -34,6 +30,9 @@ func (v *vm) run(m *image, work []span, atOnce int) {
 		l.live(ctx, work, atOnce)
 	}()
 }
+
+// lives is the VM's container, which run has started.
+func (v *vm) lives() *life { return v.life.(*life) }
 
 func (l *life) live(ctx context.Context, work []span, atOnce int) {
 	c, err := l.v.create(ctx, l.m)

@@ -32,15 +32,17 @@ type vm struct {
 	name   string
 	dir    string
 	host   *peertest.Host
+	cpu    *cores // nil: what it computes takes no time
 
-	life     *life   // of its container; as up
-	up       *wiring // changes while nothing else of the VM runs
+	life     interface{ end() } // its container; as up
+	up       *wiring            // changes while nothing else of the VM runs
 	ownReads atomic.Int64
 	dead     atomic.Bool // what it still asks nobody hears
 
 	mu      sync.Mutex // guards what follows
 	places  map[string]treeclient.Place
 	reports []peer.Report
+	decoded map[decoded]bool
 }
 
 // wiring is the parts of a VM that runs.
@@ -76,7 +78,7 @@ func (v *vm) boot() {
 			}
 		})
 	}
-	l := v.host.Listen()
+	l := net.Listener(costlyListener{v.host.Listen(), v})
 	run("relay", func(ctx context.Context) error { return u.relay.Run(ctx, l, u.gives) })
 	if !v.w.o.noTree {
 		run("tree client", u.client.Run)
@@ -98,7 +100,9 @@ func (v *vm) wire(u *wiring) (err error) {
 	}
 	u.registry, err = registry.New(registry.Options{
 		PlainHTTP: []string{v.w.regHost.Address()},
-		Dial:      func(ctx context.Context, _, address string) (net.Conn, error) { return v.host.Dial(ctx, address) },
+		Dial: func(ctx context.Context, _, address string) (net.Conn, error) {
+			return v.costly(v.host.Dial(ctx, address))
+		},
 	})
 	if err != nil {
 		return err
@@ -146,7 +150,7 @@ func (v *vm) dialPeer(ctx context.Context, address string) (net.Conn, error) {
 	if v.w.o.deaf {
 		return nil, fmt.Errorf("dial %s: %w", address, syscall.ECONNREFUSED)
 	}
-	return v.host.Dial(ctx, address)
+	return v.costly(v.host.Dial(ctx, address))
 }
 
 // dialCoordinator is treeclient's own dialler over the modelled network.

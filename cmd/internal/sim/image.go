@@ -19,17 +19,26 @@ type image struct {
 	section  []byte // what is read first: with it a VM knows the layers
 	ref      block.Ref
 	layers   []*blocktest.Layer
+
+	full  [][]byte // blobs of a full pull, which nobody reads in blocks
+	blobs []string // names of these in the registry
 }
 
 // newImage makes an image of incompressible blocks, the same for the same seed.
 func newImage(seed uint64, blockSize int, blocks ...int) *image {
-	m := &image{section: blocktest.Random(seed, blockSize)}
-	m.ref = blocktest.SectionRef(blocktest.Digest(m.section), 0, m.section)
-	m.function = m.ref.Blob.String()
+	m := &image{}
+	m.setSection(blocktest.Random(seed, blockSize))
 	for i, n := range blocks {
 		m.layers = append(m.layers, blocktest.Cut(blocktest.Random(seed<<8|uint64(i+1), n*blockSize), blockSize))
 	}
 	return m
+}
+
+// setSection sets what is read first, which names the function.
+func (m *image) setSection(p []byte) {
+	m.section = p
+	m.ref = blocktest.SectionRef(blocktest.Digest(p), 0, p)
+	m.function = m.ref.Blob.String()
 }
 
 // push puts the image into a registry.
@@ -42,6 +51,13 @@ func (m *image) push(r *registrytest.Registry) error {
 		if _, _, err := r.AddBlob(repository, bytes.NewReader(b)); err != nil {
 			return fmt.Errorf("image: %w", err)
 		}
+	}
+	for _, p := range m.full {
+		d, _, err := r.AddBlob(repository, bytes.NewReader(p))
+		if err != nil {
+			return fmt.Errorf("image: %w", err)
+		}
+		m.blobs = append(m.blobs, d.String())
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -21,6 +22,10 @@ import (
 )
 
 const mbit = 1_000_000 / 8 // bytes a second
+
+// bootTime is how long a VM is up before a container starts on it: enough to
+// attend the coordinator.
+const bootTime = 20 * time.Millisecond
 
 // fleet is what a world is made of.
 type fleet struct {
@@ -37,6 +42,10 @@ type fleet struct {
 	flat     int64 // decoded bytes that a VM keeps, see store.Options
 	held     int   // layers, the last, that containers leave alone
 	hooks    hooks
+
+	cores  int   // of each VM; 0: a processor costs nothing
+	shared bool  // those cores are all that VMs and registry have together
+	costs  Costs // of what comes and goes, in bytes as they are here
 }
 
 // hooks stand between the parts of a VM and break them on purpose. Any may be
@@ -60,6 +69,7 @@ type world struct {
 	vms     []*vm
 	began   time.Time
 	work    sync.WaitGroup // of what goes on beside the test
+	cpu     *cores         // of all together; nil: each VM has its own, or none
 }
 
 // inWorld runs a test in a bubble, with a registry and a coordinator.
@@ -71,6 +81,9 @@ func inWorld(t *testing.T, o fleet, test func(*world)) {
 		w := &world{t: t, o: o, dir: dir, began: time.Now()}
 		w.net.Latency = cmp.Or(o.latency, 300*time.Microsecond)
 		w.net.Window, w.net.Segment = o.window, o.segment
+		if o.shared {
+			w.cpu = newCores(o.cores)
+		}
 		w.regHost = w.net.Host("10.255.0.2", cmp.Or(o.registry, o.rate))
 		reg, err := registrytest.Start(registrytest.Options{Listener: w.regHost.Listen(), Name: w.regHost.Address()})
 		if err != nil {
@@ -120,8 +133,11 @@ func (w *world) add(n int) []*vm {
 // host adds a VM that is not up.
 func (w *world) host() *vm {
 	i := len(w.vms)
-	v := &vm{w: w, number: i, name: fmt.Sprintf("vm%03d", i), dir: filepath.Join(w.dir, fmt.Sprint(i))}
+	v := &vm{w: w, number: i, name: fmt.Sprintf("vm%03d", i), dir: filepath.Join(w.dir, strconv.Itoa(i)), decoded: map[decoded]bool{}}
 	v.host = w.net.Host(fmt.Sprintf("10.0.%d.%d", i/250, i%250+1), w.o.rate)
+	if v.cpu = w.cpu; v.cpu == nil && w.o.cores > 0 {
+		v.cpu = newCores(w.o.cores)
+	}
 	w.vms = append(w.vms, v)
 	return v
 }

@@ -153,14 +153,6 @@ func (c *container) close() {
 	})
 }
 
-// whole returns spans of so many bytes that cover all layers.
-func (m *image) whole(step int) (out []span) {
-	for i := range m.layers {
-		out = append(out, m.part(i, step, 1)...)
-	}
-	return out
-}
-
 // part returns spans of so many bytes that cover the first part of a layer.
 func (m *image) part(layer, step int, part float64) (out []span) {
 	size := int64(float64(len(m.layers[layer].Stream)) * part)
