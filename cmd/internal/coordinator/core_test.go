@@ -23,6 +23,10 @@ func TestMain(m *testing.M) {
 		return
 	}
 	logrus.SetOutput(io.Discard)
+	if os.Getenv(aloneEnv) != "" {
+		serveAlone()
+		return
+	}
 	goleak.VerifyTestMain(m)
 }
 

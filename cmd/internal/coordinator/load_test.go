@@ -19,14 +19,14 @@ import (
 	"github.com/faasnet/faasnet/treeclient/treetest"
 )
 
-// crowd is VMs with real streams and no heartbeats.
-type crowd struct {
+// crowdOfVMs is VMs with real streams and no heartbeats.
+type crowdOfVMs struct {
 	t     testing.TB
 	c     *Coordinator
 	conns []*grpc.ClientConn
 }
 
-func newCrowd(t testing.TB, conns int, o Options) *crowd {
+func newCrowd(t testing.TB, conns int, o Options) *crowdOfVMs {
 	t.Helper()
 	o.Key, o.Heartbeat = testKey(), time.Hour // nobody dies of a slow machine
 	c, err := New(o)
@@ -39,7 +39,7 @@ func newCrowd(t testing.TB, conns int, o Options) *crowd {
 		t.Fatal(err)
 	}
 	t.Cleanup(stop)
-	cr := &crowd{t: t, c: c}
+	cr := &crowdOfVMs{t: t, c: c}
 	for range conns {
 		conn, err := net.Dial(home)
 		if err != nil {
@@ -58,10 +58,11 @@ type attendee struct {
 
 	mu    sync.Mutex
 	place *treepb.Assignment // the last one
+	told  int                // places so far
 	first chan time.Time     // when the first one came
 }
 
-func (cr *crowd) attend(ctx context.Context, i int) (*attendee, error) {
+func (cr *crowdOfVMs) attend(ctx context.Context, i int) (*attendee, error) {
 	s, err := treepb.NewMembershipClient(cr.conns[i%len(cr.conns)]).Attend(ctx)
 	if err != nil {
 		return nil, err
@@ -98,13 +99,14 @@ func (a *attendee) read() {
 				a.first <- time.Now()
 			}
 			a.place = p
+			a.told++
 			a.mu.Unlock()
 		}
 	}
 }
 
 // settled waits until the tree is want VMs and all of them know their places.
-func (cr *crowd) settled(f string, vms []*attendee, want int) {
+func (cr *crowdOfVMs) settled(f string, vms []*attendee, want int) {
 	cr.t.Helper()
 	settled := func() (string, bool) {
 		cr.c.mu.Lock()
