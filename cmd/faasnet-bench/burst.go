@@ -50,7 +50,7 @@ of the others. --kill none is a burst without a fault.`,
 			if err != nil {
 				return err
 			}
-			sums, err := b.measure(c.Context, c.Int("reps"), c.String("json"), c.Bool("resume"))
+			sums, err := measure(c.Context, b, c.Int("reps"), c.String("json"), c.Bool("resume"), sumBursts)
 			if err != nil {
 				return err
 			}
@@ -72,6 +72,10 @@ type bursts struct {
 	report     io.Writer       // takes a table of VMs for each burst
 	told       map[string]bool // of which the configuration was printed
 	quiet      bool            // print no configuration
+	footprint  bool            // measure disks
+	// skip says whether a plan is to be left out of a repetition, after the
+	// rows so far; nil: none is.
+	skip func(rows []burstRow, p burstPlan) bool
 }
 
 // burstPlan is what is measured: rows of one plan are repetitions.
@@ -167,9 +171,9 @@ func formOf(stripes int, form string) (string, error) {
 	return "", fmt.Errorf("no form %q of trees with %d stripes", form, stripes)
 }
 
-// measure runs the plan reps times.
-func (b *bursts) measure(ctx context.Context, reps int, file string, resume bool) (sums []burstSummary, err error) {
-	out, err := newReport[burstRow, burstSummary](file)
+// measure runs the plan reps times; sum sums up.
+func measure[S any](ctx context.Context, b *bursts, reps int, file string, resume bool, sum func([]burstRow) []S) (sums []S, err error) {
+	out, err := newReport[burstRow, S](file)
 	if err != nil {
 		return nil, err
 	}
@@ -187,27 +191,38 @@ func (b *bursts) measure(ctx context.Context, reps int, file string, resume bool
 	}
 	for rep := range reps {
 		for _, p := range b.plan {
-			if slices.ContainsFunc(out.Rows, func(r burstRow) bool { return r.burstPlan == p && r.Rep == rep }) {
+			if !b.due(out.Rows, p, rep) {
 				continue
 			}
 			row, err := b.once(ctx, p, rep)
 			if err != nil {
 				return nil, fmt.Errorf("%v: %w", p, err)
 			}
-			if err := out.add(row, sumBursts); err != nil {
+			if err := out.add(row, sum); err != nil {
 				return nil, err
 			}
 		}
 	}
-	out.Summary = sumBursts(out.Rows)
+	out.Summary = sum(out.Rows)
 	return out.Summary, nil
+}
+
+// due tells whether a plan is still to be measured in a repetition.
+func (b *bursts) due(rows []burstRow, p burstPlan, rep int) bool {
+	had := slices.ContainsFunc(rows, func(r burstRow) bool { return r.burstPlan == p && r.Rep == rep })
+	return !had && (b.skip == nil || !b.skip(rows, p))
 }
 
 // fleet is what the VMs of a plan run.
 func (b *bursts) fleet(p burstPlan, tree *lab.Coordinator) lab.Fleet {
 	f := lab.Fleet{Name: "vm", VMs: p.VMs, Rate: p.Rate, HostsDir: b.hosts, Release: lab.Current}
-	if starters[p.starter()].daemon {
+	switch system := p.system(); {
+	case system.Ours:
 		f.Daemon = &lab.DaemonConfig{NoBackground: !b.background, Coordinator: tree, LogLevel: "info"}
+	case system.Start != nil:
+		f.Plugin = func(ctx context.Context, vm *lab.Host) (*lab.Plugin, error) {
+			return system.Start(ctx, vm, b.programs, b.server.Addr)
+		}
 	}
 	return f
 }

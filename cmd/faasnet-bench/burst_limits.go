@@ -7,6 +7,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/faasnet/faasnet/cmd/faasnet-bench/internal/rivals"
 )
 
 // What a burst may ask of the machine.
@@ -25,19 +27,20 @@ const (
 	withoutTree = "faasnet-notree"
 )
 
-// starter is the key of the plan's system in starters.
-func (p burstPlan) starter() string {
-	if p.System == withoutTree {
-		return withTree
+// system is the plan's system; check has found it.
+func (p burstPlan) system() rivals.System {
+	s, err := rivals.Find(p.System)
+	if err != nil {
+		panic(err)
 	}
-	return p.System
+	return s
 }
 
 // check refuses what this machine cannot carry: figures would be its own and
 // not the system's.
 func (p burstPlan) check() error {
-	if _, ok := starters[p.starter()]; !ok {
-		return fmt.Errorf("no system %q", p.System)
+	if _, err := rivals.Find(p.System); err != nil {
+		return err
 	}
 	rate, err := parseRate(p.Rate)
 	if err != nil {

@@ -92,16 +92,25 @@ func (m *meter) read(ctx context.Context, row *burstRow) error {
 		if err := errors.Join(cpuErr, sentErr, gotErr); err != nil {
 			return err
 		}
-		r.CPU, r.SentBytes = (cpu - m.cpu[i]).Seconds(), sent-m.sent[i]
+		r.CPU, r.SentBytes, r.ReceivedBytes = (cpu - m.cpu[i]).Seconds(), sent-m.sent[i], got-m.got[i]
 		for _, n := range nodes {
 			if n.VM == vm.Name() {
 				r.Upstreams, r.Depths = n.Upstreams, n.Depths
 			}
 		}
-		switch {
-		case vm.Daemon == nil:
-			r.RegistryBytes = got - m.got[i]
-		case vm.Name() != row.Struck: // which may not answer
+		if vm.Name() == row.Struck { // it may not answer
+			continue
+		}
+		for _, p := range vm.Daemons() {
+			peak, err := p.PeakMemory()
+			if err != nil {
+				return err
+			}
+			r.PeakMemory += peak
+		}
+		if vm.Daemon == nil {
+			r.RegistryBytes = r.ReceivedBytes
+		} else {
 			if err := r.metrics(ctx, vm.Daemon); err != nil {
 				return err
 			}
@@ -158,7 +167,7 @@ func (r *burstVM) from(ctx context.Context, b *burst, vm *lab.VM) error {
 
 // linkBound is how long the link of a VM takes for the image's layers.
 func (b *burst) linkBound(ctx context.Context, pulled *lab.VM) (float64, error) {
-	n, err := layerBytes(ctx, pulled.Containerd, b.ref(starters[b.plan.starter()].tag))
+	n, err := layerBytes(ctx, pulled.Containerd, b.ref(b.plan.system().Tag))
 	if err != nil {
 		return 0, err
 	}

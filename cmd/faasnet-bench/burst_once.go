@@ -57,6 +57,11 @@ func (b *bursts) once(ctx context.Context, p burstPlan, rep int) (_ burstRow, er
 		}
 		fmt.Fprintf(b.progress, "--- configuration for %s %s\n%s---\n", p.System, p.Form, config)
 	}
+	if p.system().Unpacked {
+		if err := u.unpack(ctx); err != nil {
+			return row, err
+		}
+	}
 	if err := dropCaches(); err != nil {
 		return row, err
 	}
@@ -116,6 +121,11 @@ func (b *burst) run(ctx context.Context, row *burstRow) (err error) {
 		}
 		<-s.ended
 		row.PerVM[i].times(s)
+		if b.footprint {
+			if row.PerVM[i].Disk, err = lab.DiskUsage(s.vm.Dir()); err != nil {
+				return err
+			}
+		}
 		if row.Full && row.Bound == 0 && s.err == nil {
 			if row.Bound, err = b.linkBound(ctx, s.vm); err != nil {
 				return err

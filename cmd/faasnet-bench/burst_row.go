@@ -23,9 +23,14 @@ type burstRow struct {
 	FailedReads int64   `json:"failed_reads"` // of containers on VMs that were not struck
 	BadBlocks   int64   `json:"bad_blocks"`   // that came over the network
 	CPU         float64 `json:"cpu_s"`
-	OriginCPU   float64 `json:"origin_cpu_s"`
-	TreeCPU     float64 `json:"tree_cpu_s,omitempty"`
-	Struck      string  `json:"struck,omitempty"`
+	// Medians of the VMs'. Disks are measured for comparisons only.
+	ReceivedBytes int64 `json:"received_bytes"`
+	PeakMemory    int64 `json:"peak_memory_bytes"`
+	Disk          int64 `json:"disk_bytes,omitempty"`
+
+	OriginCPU float64 `json:"origin_cpu_s"`
+	TreeCPU   float64 `json:"tree_cpu_s,omitempty"`
+	Struck    string  `json:"struck,omitempty"`
 
 	PerVM []burstVM `json:"per_vm"`
 }
@@ -42,10 +47,13 @@ type burstVM struct {
 	RegistryBytes int64    `json:"registry_bytes"`
 	PeerBytes     int64    `json:"peer_bytes"`
 	CacheBytes    int64    `json:"cache_bytes"`
-	SentBytes     int64    `json:"sent_bytes"` // by its port of the bridge
+	SentBytes     int64    `json:"sent_bytes"`     // by its port of the bridge
+	ReceivedBytes int64    `json:"received_bytes"` // by its port of the bridge
 	CPU           float64  `json:"cpu_s"`
-	DaemonCPU     float64  `json:"daemon_cpu_s"`        // of it, since the daemon's start
-	Upstreams     []string `json:"upstreams,omitempty"` // of each stripe, at the end
+	PeakMemory    int64    `json:"peak_memory_bytes"`    // peaks of its containerd and of its snapshotter's daemon, added
+	Disk          int64    `json:"disk_bytes,omitempty"` // that its files take at the end
+	DaemonCPU     float64  `json:"daemon_cpu_s"`         // of it, since the daemon's start
+	Upstreams     []string `json:"upstreams,omitempty"`  // of each stripe, at the end
 	Depths        []uint32 `json:"depths,omitempty"`
 	Error         string   `json:"error,omitempty"`
 	// From is what came from other VMs over connections that were open at the
@@ -74,4 +82,7 @@ func (r *burstRow) total() {
 		ready = append(ready, vm.Ready)
 	}
 	r.ReadyMedian, r.ReadyP95, r.ReadyMax = median(ready), percentile(ready, 0.95), percentile(ready, 1)
+	r.ReceivedBytes = median(column(r.PerVM, func(vm burstVM) int64 { return vm.ReceivedBytes }))
+	r.PeakMemory = median(column(r.PerVM, func(vm burstVM) int64 { return vm.PeakMemory }))
+	r.Disk = median(column(r.PerVM, func(vm burstVM) int64 { return vm.Disk }))
 }

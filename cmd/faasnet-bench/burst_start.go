@@ -48,17 +48,19 @@ func (s *start) run(begin time.Time) {
 	defer func() { _ = s.release() }() // a connection of our own: nothing is lost with it
 	s.begin = begin
 	time.Sleep(time.Until(begin))
-	how := starters[s.burst.plan.starter()]
-	ref := s.burst.ref(how.tag)
-	if s.err = s.vm.Containerd.Pull(s.ctx, how.name, ref); s.err != nil {
-		return
+	how := s.burst.plan.system()
+	ref := s.burst.ref(how.Tag)
+	if !how.Unpacked {
+		if s.err = s.vm.Containerd.Pull(s.ctx, how.Snapshotter, ref); s.err != nil {
+			return
+		}
+		s.pulledAfter = time.Since(begin)
 	}
-	s.pulledAfter = time.Since(begin)
 	if s.burst.plan.Full {
-		s.err = s.readAll(how.name, ref)
+		s.err = s.readAll(how.Snapshotter, ref)
 		return
 	}
-	s.err = s.vm.Containerd.Run(s.ctx, how.name, ref, func(line string) bool {
+	s.err = s.vm.Containerd.Run(s.ctx, how.Snapshotter, ref, func(line string) bool {
 		if images.IsName(s.burst.image) && line != lab.Ready {
 			return false // any line of another image will do
 		}

@@ -51,7 +51,7 @@ func demo(ctx context.Context, w io.Writer, image, rate string, vms int) error {
 	fmt.Fprintf(w, "Image %s, and %d empty VMs that start its function at the same moment: each after a full pull\n"+
 		"(overlayfs), then lazily in a function tree (faasnet), where the registry sends each block once and VMs\n"+
 		"pass it on. Registry, coordinator and VMs are network namespaces, linked at %s.\n\n", image, vms, rate)
-	sums, err := b.measure(ctx, 1, "", false)
+	sums, err := measure(ctx, &b, 1, "", false, sumBursts)
 	if err != nil {
 		return err
 	}

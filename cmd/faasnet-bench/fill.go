@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/faasnet/faasnet/cmd/faasnet-bench/internal/rivals"
 	"github.com/faasnet/faasnet/script/images"
 	"github.com/faasnet/faasnet/script/lab"
 )
@@ -18,8 +19,8 @@ const repository = "function"
 
 // The registry's tags.
 const (
-	original  = "orig"
-	converted = "faasnet"
+	original  = rivals.Original
+	converted = rivals.Converted
 )
 
 // site is a bench with one image in a registry behind a link.
@@ -27,6 +28,8 @@ type site struct {
 	image    string
 	data     string // what the registry keeps; "": only for this run
 	reuse    bool   // layers that data has converted already
+	systems  []rivals.System
+	programs string // of systems
 	progress io.Writer
 
 	*bench
@@ -102,5 +105,8 @@ func (s *site) fill(ctx context.Context) (data string, err error) {
 	}
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	fmt.Fprintln(s.progress, lines[len(lines)-1])
+	if err := s.fillFor(ctx, host, r, src); err != nil {
+		return "", err
+	}
 	return s.data, os.RemoveAll(filepath.Join(host.Dir(), "layout"))
 }
