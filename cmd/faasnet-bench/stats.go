@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"math"
 	"slices"
 )
@@ -39,7 +38,7 @@ func column[R any, N number](rows []R, of func(R) N) []N {
 }
 
 // by groups rows by a key, in the order in which keys come.
-func by[R any, K cmp.Ordered](rows []R, key func(R) K) (keys []K, groups map[K][]R) {
+func by[R any, K comparable](rows []R, key func(R) K) (keys []K, groups map[K][]R) {
 	groups = map[K][]R{}
 	for _, r := range rows {
 		k := key(r)

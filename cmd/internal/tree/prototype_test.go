@@ -285,37 +285,3 @@ func TestUnknownForm(t *testing.T) {
 		t.Fatal(err)
 	}
 }
-
-func BenchmarkInsert(b *testing.B) {
-	for _, form := range []Form{Striped, Complete, Rotate} {
-		for _, size := range []int{1_000, 10_000, 100_000, 1_000_000} {
-			b.Run(fmt.Sprintf("%s/%d", form, size), func(b *testing.B) {
-				tr, _ := New(form)
-				vms := fill(b, tr, size)
-				for i := 0; b.Loop(); i++ {
-					vm := vms[(i*7919)%len(vms)]
-					b.StopTimer()
-					drop(b, tr, vm)
-					b.StartTimer()
-					tr.Insert(vm)
-				}
-			})
-		}
-	}
-}
-
-func BenchmarkDelete(b *testing.B) {
-	for _, form := range []Form{Striped, Complete, Rotate} {
-		b.Run(fmt.Sprintf("%s/10000", form), func(b *testing.B) {
-			tr, _ := New(form)
-			vms := fill(b, tr, 10_000)
-			for i := 0; b.Loop(); i++ {
-				vm := vms[(i*7919)%len(vms)]
-				drop(b, tr, vm)
-				b.StopTimer()
-				tr.Insert(vm)
-				b.StartTimer()
-			}
-		})
-	}
-}

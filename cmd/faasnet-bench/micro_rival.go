@@ -1,0 +1,4 @@
+package main
+
+// rivalStates lists the states of stargz.
+func (k *microKept) rivalStates() []microState { return nil }
