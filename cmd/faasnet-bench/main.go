@@ -23,7 +23,7 @@ func main() {
 	app := &cli.App{
 		Name:           "faasnet-bench",
 		Usage:          "measure conversion and start of functions, beside others on the same work",
-		Commands:       []*cli.Command{startCommand(), burstCommand(), relayCommand(), convertCommand(), demoCommand(), imagesCommand(), microCommand(), relayVMCommand(), microWorkCommand()},
+		Commands:       []*cli.Command{startCommand(), burstCommand(), compareCommand(), relayCommand(), convertCommand(), demoCommand(), imagesCommand(), microCommand(), relayVMCommand(), microWorkCommand()},
 		ExitErrHandler: func(*cli.Context, error) {},
 	}
 	if err := app.RunContext(ctx, os.Args); err != nil {
