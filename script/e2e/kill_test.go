@@ -23,9 +23,13 @@ type killed struct {
 
 const sumAll = "cd /data && sha256sum *"
 
-func (v *vm) killed(name string, seed byte) killed {
-	const layers, files, size = 4, 8, 600 << 10
-	k := killed{lines: map[string]bool{}, bytes: layers * files * size}
+func (v *vm) killed(name string, seed byte) killed { v.Helper(); return v.madeOf(name, seed, 4, 8) }
+
+// madeOf is an image of layers with so many files each.
+func (v *vm) madeOf(name string, seed byte, layers, files int) killed {
+	v.Helper()
+	const size = 600 << 10
+	k := killed{lines: map[string]bool{}, bytes: int64(layers * files * size)}
 	var all []images.Layer
 	for l := range layers {
 		data := map[string][]byte{}
@@ -68,7 +72,7 @@ func (v *vm) readAll(k killed, mayFail bool) {
 // The daemon is killed at random moments of a pull and the start after it.
 // Nothing that was there is lost, what was fetched is not fetched again, and
 // no container ever reads a wrong byte.
-func TestKillDuringPull(t *testing.T) {
+func TestRR06_KillDuringPull(t *testing.T) {
 	rounds := 8
 	if soak {
 		rounds = 50
@@ -153,7 +157,7 @@ func (v *vm) waitForStore(limit int64) {
 
 // A container that runs when the daemon is killed may get errors until it is
 // started again, never wrong bytes, and the log names it.
-func TestKillUnderARunningContainer(t *testing.T) {
+func TestRR01_KillUnderARunningContainer(t *testing.T) {
 	v := newVM(t, lab.Current, "", lab.DaemonConfig{NoBackground: true})
 	k := v.killed("kill", 1)
 	v.check(v.Pull(t.Context(), "faasnet", k.lazy))

@@ -22,9 +22,10 @@ import (
 
 // coordinate runs a coordinator on the loopback interface and returns its
 // address.
-func coordinate(t *testing.T) string {
+func coordinate(t *testing.T, o coordinator.Options) string {
 	t.Helper()
-	c, err := coordinator.New(coordinator.Options{Key: ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)), AllowLoopback: true})
+	o.Key, o.AllowLoopback = ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)), true
+	c, err := coordinator.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +80,7 @@ func TestFleet(t *testing.T) {
 	for _, l := range w.labels {
 		l[manifestLabel] = digest.FromString("manifest").String()
 	}
-	at := coordinate(t)
+	at := coordinate(t, coordinator.Options{})
 	var vms []*daemon
 	for _, name := range []string{"one", "two", "three"} {
 		vms = append(vms, start(t, t.TempDir(), w.inTree(t, name, at)))

@@ -55,6 +55,7 @@ func closeLayers(layers []*fetch.Layer) error {
 
 // flight is one mount being made, for all who want it.
 type flight struct {
+	run     run
 	done    chan struct{}
 	waiters int // guarded by Node.mu
 	shared  *shared
@@ -67,33 +68,38 @@ func (n *Node) Mount(ctx context.Context, user string, labels []map[string]strin
 	if n.driver == nil {
 		return "", fmt.Errorf("%w: %w", n.lacking, errdefs.ErrUnavailable)
 	}
-	r, err := n.run(labels, lower)
-	if err != nil {
-		return "", err
-	}
-	n.mu.Lock()
-	if s, ok := n.users[user][r.key]; ok {
-		n.mu.Unlock()
-		return s.tree.Dir(), nil
-	}
-	s := n.mounts[r.key]
-	if s != nil && !s.outdated() {
-		n.take(s, user)
-		n.mu.Unlock()
-		return s.tree.Dir(), nil
-	}
-	f, err := n.join(r) //nolint:contextcheck // a flight outlives its callers
-	n.mu.Unlock()
-	if err != nil {
-		return "", err
+	f, dir, err := n.board(user, labels, lower) //nolint:contextcheck // a flight outlives its callers
+	if f == nil {
+		return dir, err
 	}
 	select {
 	case <-f.done:
-		return n.land(f, r, user)
+		return n.land(f, user)
 	case <-ctx.Done():
 		n.leave(f)
 		return "", fmt.Errorf("metadata of the image is not here yet: %w: %w", context.Cause(ctx), errdefs.ErrUnavailable)
 	}
+}
+
+// board finds the mount that user wants, or takes part in the flight that makes it.
+func (n *Node) board(user string, labels []map[string]string, lower []string) (*flight, string, error) {
+	n.retaining.RLock() // what run remembers is not forgotten before the flight is known
+	defer n.retaining.RUnlock()
+	r, err := n.run(labels, lower)
+	if err != nil {
+		return nil, "", err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if s, ok := n.users[user][r.key]; ok {
+		return nil, s.tree.Dir(), nil
+	}
+	if s := n.mounts[r.key]; s != nil && !s.outdated() {
+		n.take(s, user)
+		return nil, s.tree.Dir(), nil
+	}
+	f, err := n.join(r)
+	return f, "", err
 }
 
 // take makes user one of s. n.mu is held.
@@ -112,27 +118,27 @@ func (n *Node) join(r run) (*flight, error) {
 		if n.closed {
 			return nil, fmt.Errorf("node is closed: %w", errdefs.ErrUnavailable)
 		}
-		f = &flight{done: make(chan struct{})}
+		f = &flight{run: r, done: make(chan struct{})}
 		n.flights[r.key] = f
-		n.work.Go(func() { n.fly(r, f) })
+		n.work.Go(func() { n.fly(f) })
 	}
 	f.waiters++
 	return f, nil
 }
 
 // fly makes the mount. It holds one use of it until the waiters have theirs.
-func (n *Node) fly(r run, f *flight) {
+func (n *Node) fly(f *flight) {
 	ctx, cancel := context.WithTimeout(n.ctx, n.mountTimeout)
 	defer cancel()
 	start := time.Now()
-	f.shared, f.err = n.make(ctx, r)
+	f.shared, f.err = n.make(ctx, f.run)
 	n.metrics.mounted(start, f.err)
 	n.mu.Lock()
-	delete(n.flights, r.key)
+	delete(n.flights, f.run.key)
 	unwanted := f.shared != nil && f.waiters == 0
 	if f.shared != nil && !unwanted {
 		f.shared.users = f.waiters
-		n.mounts[r.key], n.dirs[f.shared.tree.Dir()] = f.shared, f.shared
+		n.mounts[f.run.key], n.dirs[f.shared.tree.Dir()] = f.shared, f.shared
 	}
 	n.mu.Unlock()
 	close(f.done)
@@ -174,13 +180,13 @@ func (n *Node) make(ctx context.Context, r run) (_ *shared, err error) {
 }
 
 // land turns the place in a flight that has ended into a use of its mount.
-func (n *Node) land(f *flight, r run, user string) (string, error) {
+func (n *Node) land(f *flight, user string) (string, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	f.waiters--
 	s := f.shared
 	if f.err != nil {
-		if s = n.mounts[r.key]; s == nil { // else an older mount, which is as good
+		if s = n.mounts[f.run.key]; s == nil { // else an older mount, which is as good
 			return "", f.err
 		}
 	} else {

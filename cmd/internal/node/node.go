@@ -55,6 +55,11 @@ type Node struct {
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 
+	// retaining is read-locked from when a mount's layers are made known until it
+	// is a flight or a mount, and locked while what nobody has is forgotten. n.mu
+	// is taken under it.
+	retaining sync.RWMutex
+
 	mu      sync.Mutex // guards the rest; of other locks only those of layers are taken under it
 	closed  bool
 	mounts  map[string]*shared            // by key of the run: the newest mount of it
@@ -249,9 +254,18 @@ func (n *Node) Claim(_ context.Context, labels map[string]string) error {
 	return nil
 }
 
-// Retain drops all that belongs to no layer of live.
+// Retain drops all that belongs to no layer of live, and to no mount.
 func (n *Node) Retain(_ context.Context, live []map[string]string) error {
-	blobs, functions := n.inUse(), map[string][]digest.Digest{}
+	is := n.remember(live)
+	return errors.Join(n.bury(), n.merged.retain(is), n.store.Retain(is))
+}
+
+// remember forgets where layers come from, and of which function they are, that
+// neither live nor a mount has. It says which blobs are left.
+func (n *Node) remember(live []map[string]string) func(digest.Digest) bool {
+	n.retaining.Lock()
+	defer n.retaining.Unlock()
+	blobs, functions := n.inUse()
 	for _, labels := range live {
 		if info, err := n.origins.parse(labels); err == nil {
 			blobs[info.Digest] = true
@@ -262,5 +276,5 @@ func (n *Node) Retain(_ context.Context, live []map[string]string) error {
 	n.fleet.retain(functions)
 	is := func(d digest.Digest) bool { return blobs[d] }
 	n.origins.retain(is)
-	return errors.Join(n.bury(), n.merged.retain(is), n.store.Retain(is))
+	return is
 }

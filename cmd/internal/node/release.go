@@ -63,15 +63,22 @@ func (n *Node) bury() error {
 	return errors.Join(errs...)
 }
 
-// inUse gives the blobs of all mounts.
-func (n *Node) inUse() map[digest.Digest]bool {
+// inUse gives the blobs of all mounts, and of those that are being made, and the
+// layers of each function that one of the latter is of.
+func (n *Node) inUse() (map[digest.Digest]bool, map[string][]digest.Digest) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	blobs := map[digest.Digest]bool{}
+	blobs, functions := map[digest.Digest]bool{}, map[string][]digest.Digest{}
 	for _, s := range n.dirs {
 		for _, d := range s.blobs {
 			blobs[d] = true
 		}
 	}
-	return blobs
+	for _, f := range n.flights {
+		for _, info := range f.run.layers {
+			blobs[info.Digest] = true
+			functions[f.run.function] = append(functions[f.run.function], info.Digest)
+		}
+	}
+	return blobs, functions
 }

@@ -29,8 +29,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(mounttest.Guard(m)) }
 
-// repo is where the test image is.
-const repo = "team/app"
+// repo is where the test image is, and otherRepo has the same.
+const repo, otherRepo = "team/app", "other/copy"
 
 // world is a converted image in a registry, and its layers unpacked for comparison.
 type world struct {
@@ -39,10 +39,10 @@ type world struct {
 	dirs   []string            // the same layers unpacked by containerd, without the index layer
 }
 
+// newWorld has an image of three layers, which replace and delete.
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{reg: registrytest.New(t, registrytest.Options{})}
-	layers := [][]byte{tarOf(
+	return newWorldOf(t, registrytest.Options{}, tarOf(
 		indextest.Header{Name: "etc/", Type: '5', Mode: 0o755},
 		indextest.Header{Name: "etc/passwd", Body: "root:x:0:0\n"},
 		indextest.Header{Name: "etc/shadow", Body: "secret", Mode: 0o600, UID: 5, GID: 6},
@@ -58,7 +58,13 @@ func newWorld(t *testing.T) *world {
 		indextest.Header{Name: "gone/", Type: '5', Mode: 0o755, UID: 9},
 		indextest.Header{Name: "gone/new", Body: text(3, 100<<10)},
 		indextest.Header{Name: "etc/.wh.passwd"},
-	)}
+	))
+}
+
+// newWorldOf has an image of these layers.
+func newWorldOf(t *testing.T, o registrytest.Options, layers ...[]byte) *world {
+	t.Helper()
+	w := &world{reg: registrytest.New(t, o)}
 	var err error
 	if w.dirs, err = indextest.Unpack(t, layers...); err != nil {
 		t.Fatal(err)
@@ -80,8 +86,10 @@ func newWorld(t *testing.T) *world {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := w.reg.AddBlob(repo, bytes.NewReader(blob)); err != nil {
-			t.Fatal(err)
+		for _, name := range []string{repo, otherRepo} {
+			if _, _, err := w.reg.AddBlob(name, bytes.NewReader(blob)); err != nil {
+				t.Fatal(err)
+			}
 		}
 		l := maps.Clone(desc.Annotations)
 		l[refLabel] = w.reg.Host() + "/" + repo + ":v1"
