@@ -128,9 +128,14 @@ type pace struct {
 	rate  float64 // smoothed, bytes a second
 }
 
-// goodPace is how long a block may still take that waits for its turn behind
-// others on the connection, and not count as late.
-const goodPace = time.Second
+// A block is not late that would take no longer than goodPace at the pace of its
+// connection, and waits no longer than goodQueue for those that we asked for
+// before it: that time is of our own making, and would be no shorter with
+// somebody else whose line as many share.
+const (
+	goodPace  = time.Second
+	goodQueue = 4 * time.Second
+)
 
 // coming reports whether the block of a call, though nothing or little of it is
 // here, can be expected soon: the connection is busy with what we asked for
@@ -150,11 +155,13 @@ func (c *conn) coming(tag uint32) bool {
 	if now.Sub(time.Unix(0, c.heard.Load())) >= c.r.opts.KeepAlive {
 		return false // it has stopped, whatever its pace was
 	}
-	before := 0
+	before, own := 0, 0
 	for t, k := range c.calls {
-		if t <= tag {
+		if t < tag {
 			before += k.missing()
+		} else if t == tag {
+			own = k.missing()
 		}
 	}
-	return float64(before) <= c.pace.rate*goodPace.Seconds()
+	return float64(own) <= c.pace.rate*goodPace.Seconds() && float64(before) <= c.pace.rate*goodQueue.Seconds()
 }

@@ -96,3 +96,24 @@ func TestTwoStripesUseEveryUplink(t *testing.T) {
 		t.Errorf("two stripes take %v, one takes %v: want 0.6 of it", two, one)
 	}
 }
+
+// What waits for its turn behind much else that the same VM has asked for is not
+// late: in one tree, where a line is shared by two, neither is the registry asked
+// for it nor is the VM above said to be slow.
+func TestQueueOfOwnMakingIsNotLate(t *testing.T) {
+	m := newImage(1, blockSize, 150, 150)
+	inWorld(t, quick(tree.Complete, slowLink/2, m), func(w *world) {
+		vms := w.add(8)
+		time.Sleep(bootTime)
+		b := w.burst(vms, m, m.whole(blockSize/2), 16, nil)
+		t.Logf("16 readers each: %.3f images from the registry", b.egress)
+		if err := b.err(); err != nil || b.egress > 1.05 {
+			t.Errorf("%.3f images from the registry, %v", b.egress, err)
+		}
+		for _, v := range vms {
+			if len(v.reports) > 0 {
+				t.Errorf("%s reports %v", v.name, v.reports)
+			}
+		}
+	})
+}
