@@ -76,6 +76,12 @@ type bursts struct {
 	// skip says whether a plan is to be left out of a repetition, after the
 	// rows so far; nil: none is.
 	skip func(rows []burstRow, p burstPlan) bool
+	// act is done on new VMs in place of a burst; nil: a burst.
+	act func(ctx context.Context, b *burst, row *burstRow) error
+	// more gives the registry more than the image, before it is started; nil: nothing.
+	more func(h *lab.Host, r *lab.Registry) error
+	// traffic follows the links through each burst; nil: nobody does.
+	traffic *traffic
 }
 
 // burstPlan is what is measured: rows of one plan are repetitions.

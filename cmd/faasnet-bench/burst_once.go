@@ -65,7 +65,11 @@ func (b *bursts) once(ctx context.Context, p burstPlan, rep int) (_ burstRow, er
 	if err := dropCaches(); err != nil {
 		return row, err
 	}
-	if err := u.run(ctx, &row); err != nil {
+	run := u.run
+	if b.act != nil {
+		run = func(ctx context.Context, row *burstRow) error { return b.act(ctx, u, row) }
+	}
+	if err := run(ctx, &row); err != nil {
 		return row, err
 	}
 	if err := printBurst(b.report, row); err != nil || !b.draw || u.tree == nil {
@@ -99,6 +103,10 @@ func (b *burst) run(ctx context.Context, row *burstRow) (err error) {
 		starts = append(starts, s)
 		go s.run(begin)
 	}
+	looked, err := b.lookOn(timed, begin)
+	if err != nil {
+		return err
+	}
 	if row.Kill != (kill{}) {
 		if row.Struck, err = b.strike(ctx, row.Kill, begin, starts); err != nil {
 			return err
@@ -109,7 +117,7 @@ func (b *burst) run(ctx context.Context, row *burstRow) (err error) {
 			<-s.ready
 		}
 	}
-	if err := ctx.Err(); err != nil {
+	if err := errors.Join(looked(), ctx.Err()); err != nil {
 		return err
 	}
 	if err := m.read(ctx, row); err != nil {

@@ -20,15 +20,33 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
 	defer stop()
-	app := &cli.App{
-		Name:           "faasnet-bench",
-		Usage:          "measure conversion and start of functions, beside others on the same work",
-		Commands:       []*cli.Command{startCommand(), burstCommand(), compareCommand(), relayCommand(), convertCommand(), demoCommand(), imagesCommand(), microCommand(), relayVMCommand(), microWorkCommand()},
-		ExitErrHandler: func(*cli.Context, error) {},
-	}
-	if err := app.RunContext(ctx, os.Args); err != nil {
+	if err := newApp().RunContext(ctx, os.Args); err != nil {
 		fmt.Fprintln(os.Stderr, "faasnet-bench:", err)
 		stop()
 		os.Exit(1)
+	}
+}
+
+// newApp is the command line.
+func newApp() *cli.App {
+	return &cli.App{
+		Name:  "faasnet-bench",
+		Usage: "measure conversion and start of functions, beside others on the same work",
+		Commands: []*cli.Command{
+			startCommand(),
+			burstCommand(),
+			compareCommand(),
+			figureCommand(),
+			relayCommand(),
+			convertCommand(),
+			demoCommand(),
+			imagesCommand(),
+			microCommand(),
+
+			// Those that others run as processes of their own.
+			relayVMCommand(),
+			microWorkCommand(),
+		},
+		ExitErrHandler: func(*cli.Context, error) {},
 	}
 }

@@ -33,8 +33,10 @@ func newReport[R, S any](file string) (*report[R, S], error) {
 }
 
 // add adds a row; summary sums up all rows so far.
-func (r *report[R, S]) add(row R, summary func([]R) []S) error {
-	r.Rows = append(r.Rows, row)
+func (r *report[R, S]) add(row R, summary func([]R) []S) error { return r.addAll([]R{row}, summary) }
+
+func (r *report[R, S]) addAll(rows []R, summary func([]R) []S) error {
+	r.Rows = append(r.Rows, rows...)
 	r.Summary = summary(r.Rows)
 	if r.file == "" {
 		return nil

@@ -35,17 +35,20 @@ func imageC(ctx context.Context, w *Writer, work string, _ io.Writer) ([]string,
 // hotLayers layers, more cold files. Every second file is text, which
 // shrinks; the others are random bytes, which do not.
 func dataLayer(tw *tar.Writer, i int) error {
-	g := newGenerator(i)
+	return mixedLayer(tw, newGenerator('c', i), i, dataBytes, sizes(i))
+}
+
+// mixedLayer writes total bytes, of them hot files of the sizes, into data/i.
+func mixedLayer(tw *tar.Writer, g *generator, i, total int, hot []int) error {
 	top := fmt.Sprintf("data/%02d", i)
 	if err := dirs(tw, "data", top, top+"/a-cold"); err != nil {
 		return err
 	}
-	hot := sizes(i)
 	var hotSum int
 	for _, n := range hot {
 		hotSum += n
 	}
-	cold := (dataBytes - hotSum) / 2
+	cold := (total - hotSum) / 2
 	if err := g.coldFiles(tw, top+"/a-cold", cold); err != nil {
 		return err
 	}
@@ -101,8 +104,8 @@ type generator struct {
 	text []byte
 }
 
-func newGenerator(layer int) *generator {
-	g := &generator{ChaCha8: rand.NewChaCha8([32]byte{'c', byte(layer)})}
+func newGenerator(image byte, layer int) *generator {
+	g := &generator{ChaCha8: rand.NewChaCha8([32]byte{image, byte(layer)})}
 	var b bytes.Buffer
 	for b.Len() < 8<<20 {
 		fmt.Fprintf(&b, "%04x record of sensor %d, value %d\n", g.Uint64()&0xffff, layer, g.Uint64()%1000)

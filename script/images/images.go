@@ -4,6 +4,7 @@
 //	a  busybox, one layer
 //	b  python3 with numpy, scipy and what usually comes along; its function imports them
 //	c  generated files; its function reads 64 MB in 2,000 files of three layers
+//	s1 to s8  as c, each with other files, 75 MB; functions read 8 MB in 250 files of one layer
 //
 // a and b come from Debian packages, found and checked by the machine's own
 // apt. Each image is an OCI layout directory with gzip layers, as a build tool
@@ -25,8 +26,12 @@ import (
 // version names the recipes: a layout built by other ones is built again.
 const version = "2"
 
-// Names lists the images that Build knows.
+// Names lists the images that stand for functions of their kind. Build knows
+// those of Small, too.
 func Names() []string { return []string{"a", "b", "c"} }
+
+// Small lists small images that have nothing in common but busybox.
+func Small() []string { return []string{"s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8"} }
 
 // recipe adds the layers of an image and returns the command that it runs.
 type recipe func(ctx context.Context, w *Writer, work string, log io.Writer) (cmd []string, err error)
@@ -38,8 +43,11 @@ var recipes = map[string]recipe{"a": imageA, "b": imageB, "c": imageC}
 // build that fails leaves nothing that a later one would take for a result.
 func Build(ctx context.Context, cache, name string, log io.Writer) (layout string, err error) {
 	build, ok := recipes[name]
+	if n := slices.Index(Small(), name); n >= 0 {
+		build, ok = smallImage(n), true
+	}
 	if !ok {
-		return "", fmt.Errorf("image %q: not one of %v", name, Names())
+		return "", fmt.Errorf("image %q: not one of %v and %v", name, Names(), Small())
 	}
 	cache = filepath.Join(cache, "images")
 	if err := os.MkdirAll(cache, 0o755); err != nil {
@@ -101,7 +109,7 @@ func Cache() (string, error) {
 }
 
 // IsName reports whether s names an image of ours and not a reference.
-func IsName(s string) bool { return slices.Contains(Names(), s) }
+func IsName(s string) bool { return slices.Contains(Names(), s) || slices.Contains(Small(), s) }
 
 // lock takes the file lock at path; the kernel drops it when the process ends.
 func lock(path string) (unlock func() error, err error) {

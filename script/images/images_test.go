@@ -117,3 +117,25 @@ func TestUnknownImage(t *testing.T) {
 		t.Error("image z was built")
 	}
 }
+
+func TestSmallImages(t *testing.T) {
+	w, err := NewWriter(filepath.Join(t.TempDir(), "layout"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	hot := []int{7, 1000, 31_000}
+	for image := range byte(2) {
+		w.Add("data", func(tw *tar.Writer) error { return mixedLayer(tw, newGenerator('1'+image, 0), 0, 1<<20, hot) })
+	}
+	if err := w.Close("test", nil); err != nil {
+		t.Fatal(err)
+	}
+	if a, b := w.layers[0], w.layers[1]; a.diffID == b.diffID || a.tar < 1<<20 || a.tar > 2<<20 {
+		t.Errorf("layers of two images are %v of %d bytes and %v", a.diffID, a.tar, b.diffID)
+	}
+	for _, name := range Small() {
+		if !IsName(name) {
+			t.Errorf("%s is not one of ours", name)
+		}
+	}
+}
