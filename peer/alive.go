@@ -106,12 +106,17 @@ func (c *conn) retire() {
 	followed := c.r.follows(c)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.calls)+len(c.pushed)+len(c.serves)+len(c.sends) > 0 || followed {
+	busy := len(c.calls)+len(c.pushed)+len(c.serves)+len(c.sends) > 0 || followed
+	if busy {
 		c.used = time.Now()
 	}
 	left := idleFor - time.Since(c.used)
 	switch {
 	case c.ctx.Err() != nil:
+	case c.spare && busy:
+		c.idle.Reset(c.r.opts.KeepAlive)
+	case c.spare:
+		c.close(errSpare)
 	case left <= 0:
 		c.close(errIdle)
 	default:

@@ -46,7 +46,8 @@ func (c *conn) open(function, token string) *lease {
 	return l
 }
 
-// get asks for a block and fills dst, which is as long as the block.
+// get asks for a block, as urgently as the wish of ctx, and fills dst, which is as
+// long as the block.
 func (c *conn) get(ctx context.Context, l *lease, ref block.Ref, dst []byte, flags uint8, arrived func(int)) error {
 	if c.pushing(ref) {
 		return fmt.Errorf("%s is sending %v already: %w", c.vm, ref, errdefs.ErrUnavailable)
@@ -54,7 +55,9 @@ func (c *conn) get(ctx context.Context, l *lease, ref block.Ref, dst []byte, fla
 	asked, path, hops := c.r.waits.ask(ref.Sum, idOf(c.vm))
 	defer c.r.waits.answered(ref.Sum, asked)
 	k := newCall(ref, dst)
-	tag := c.begin(k, frameGet, flags, get{handle: l.handle, hops: hops, ref: ref, path: path}.marshal())
+	wish := block.WishOf(ctx)
+	u, risen := wish.Urgency()
+	tag := c.begin(k, frameGet, flags|urgencyFlags(u), get{handle: l.handle, hops: hops, ref: ref, path: path}.marshal())
 	tick := time.NewTicker(c.r.opts.KeepAlive)
 	defer tick.Stop()
 	before, alive := 0, false
@@ -81,6 +84,9 @@ func (c *conn) get(ctx context.Context, l *lease, ref block.Ref, dst []byte, fla
 		}
 		select {
 		case <-k.news:
+		case <-risen:
+			u, risen = wish.Urgency()
+			c.out.say(frameUrge, urgencyFlags(u), tag, nil)
 		case <-tick.C:
 			alive = c.coming(tag)
 		case <-ctx.Done():

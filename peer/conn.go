@@ -54,6 +54,7 @@ type conn struct {
 	pace     pace
 	used     time.Time   // when something was asked, by either side
 	idle     *time.Timer // runs retire; nil on a connection that they made
+	spare    bool        // another one goes before; it ends when it is idle
 }
 
 func newConn(r *Relay, c net.Conn, vm string, dialed bool) *conn {
@@ -73,7 +74,11 @@ func (c *conn) run() error {
 	c.mu.Lock()
 	c.used = time.Now()
 	if c.dialed {
-		c.idle = time.AfterFunc(idleFor, c.retire)
+		after := idleFor
+		if c.spare {
+			after = 0
+		}
+		c.idle = time.AfterFunc(after, c.retire)
 	}
 	c.mu.Unlock()
 	both.Go(func() { c.cancel(c.out.run(c.ctx)) })
@@ -182,7 +187,7 @@ func (c *conn) frame(h header, p []byte) error {
 	case frameCancel:
 		c.serveCancel(h)
 	case frameUrge:
-		c.serveUrge(h.tag)
+		c.serveUrge(h)
 	case framePush:
 		return c.receive(h, p)
 	case frameEnd, frameAbort:

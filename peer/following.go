@@ -55,6 +55,11 @@ func (f *following) set(p Peer, token string, stripes int) {
 	f.mu.Lock()
 	f.wanted, f.token, f.stripes = p, token, stripes
 	f.mu.Unlock()
+	f.stir()
+}
+
+// stir has run look at what has changed.
+func (f *following) stir() {
 	select {
 	case f.changed <- struct{}{}:
 	default:
@@ -162,7 +167,7 @@ func (f *following) follow(r *Relay, want followed) (*followed, error) {
 
 // is reports whether f is what is wanted, still.
 func (f *followed) is(want followed) bool {
-	if f == nil || f.peer != want.peer || f.stripes != want.stripes {
+	if f == nil || f.peer != want.peer || f.stripes != want.stripes || f.c.isSpare() {
 		return false
 	}
 	return !f.done()

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/containerd/errdefs"
+
+	"github.com/faasnet/faasnet/fs/block"
 )
 
 // preface is what each side sends first. Its last byte is the version.
@@ -55,6 +57,36 @@ const flagPush = 1
 
 // flagStored in a GET asks for what is stored only.
 const flagStored = 2
+
+// A GET with one of these is for nobody who waits; in an URGE of one flagSoon says
+// how urgent it is now. Without them somebody waits.
+const (
+	flagSoon  = 4 // it will be read soon
+	flagLater = 8 // the rest of a layer
+)
+
+// urgencyFlags are those of a GET or an URGE.
+func urgencyFlags(u block.Urgency) uint8 {
+	switch u {
+	case block.Now:
+		return 0
+	case block.Soon:
+		return flagSoon
+	default:
+		return flagLater
+	}
+}
+
+func (h header) urgency() block.Urgency {
+	switch {
+	case h.flags&flagLater != 0:
+		return block.Later
+	case h.flags&flagSoon != 0:
+		return block.Soon
+	default:
+		return block.Now
+	}
+}
 
 // header of a frame.
 type header struct {

@@ -63,6 +63,7 @@ func FuzzServe(f *testing.F) {
 		frame(frameLeave, 0, 0, follow{1, 0, 2}.marshal()),
 		frame(frameOrder, 0, 5, follow{handle: 1, stripes: 1}.marshal()),
 		frame(frameCancel, 0, 2, nil), frame(frameCancel, flagPush, 1, nil), frame(frameUrge, flagPush, 1, nil),
+		append(frame(frameGet, flagLater, 2, get{1, 9, ref, nil}.marshal()), frame(frameUrge, flagSoon, 2, nil)...), frame(frameUrge, 0, 2, nil),
 		frame(framePing, 0, 1, nil), frame(200, 3, 1, []byte("later")), frame(frameOpen, 0, 7, []byte{0, 0, 0, 2, 0, 200}),
 		{byte(frameData), 1, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff},
 	} {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"sync"
 	"time"
 
@@ -150,6 +149,9 @@ const leftAfter = 3
 
 // connect returns the connection, made now if there is none.
 func (n *neighbour) connect(ctx context.Context) (*conn, error) {
+	if n.live() == nil {
+		n.r.adoptAny(n.vm)
+	}
 	n.mu.Lock()
 	if n.conn != nil && n.conn.ctx.Err() == nil {
 		defer n.mu.Unlock()
@@ -190,21 +192,28 @@ func (n *neighbour) dial(d *dialing, address string) {
 	}
 	defer c.Close()
 	k, err := n.r.shake(ctx, c, n.vm)
-	n.dialed(d, k, err)
-	if err == nil {
+	if n.dialed(d, k, err) {
 		n.r.hold(k)
 	}
 }
 
-// dialed tells all who wait.
-func (n *neighbour) dialed(d *dialing, c *conn, err error) {
+// dialed tells all who wait, and reports whether c is used: it is not when n has
+// come to us meanwhile and its connection goes before.
+func (n *neighbour) dialed(d *dialing, c *conn, err error) (used bool) {
 	if err != nil {
 		err = fmt.Errorf("connect to %s: %w: %w", n.vm, err, errdefs.ErrUnavailable)
 	}
 	n.mu.Lock()
+	used = err == nil
+	if n.conn != nil && n.conn.ctx.Err() == nil { // adopted
+		if used {
+			c.close(errSpare)
+		}
+		c, err, used = n.conn, nil, false
+	}
 	d.conn, d.err = c, err
 	n.dialing = nil
-	if err == nil {
+	if used {
 		n.conn, n.failures = c, 0
 	}
 	n.mu.Unlock()
@@ -214,6 +223,7 @@ func (n *neighbour) dialed(d *dialing, c *conn, err error) {
 		n.r.metrics.dials.Add(1)
 		n.r.report(n.vm, Unreachable)
 	}
+	return used
 }
 
 // failed makes us leave n alone for a while.
@@ -245,35 +255,4 @@ func (n *neighbour) lostConn(c *conn) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.conn != c
-}
-
-// adopt takes a connection that n made, and on which it has shown a token, as
-// ours to n: if it comes from n's address, or n's certificate proves it.
-// Otherwise somebody who got hold of a token of n could collect ours.
-func (r *Relay) adopt(c *conn) {
-	r.mu.Lock()
-	n := r.neighbours[c.vm]
-	r.mu.Unlock()
-	if n == nil || c.dialed {
-		return
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.conn != nil && n.conn.ctx.Err() == nil || n.dialing != nil {
-		return
-	}
-	if r.opts.TLS == nil && !sameHost(c.net.RemoteAddr().String(), n.address) {
-		return
-	}
-	n.conn, n.failures, n.notBefore = c, 0, time.Time{}
-}
-
-func sameHost(a, b string) bool {
-	x, _, err := net.SplitHostPort(a)
-	y, _, err2 := net.SplitHostPort(b)
-	if err != nil || err2 != nil {
-		return false
-	}
-	i, j := net.ParseIP(x), net.ParseIP(y)
-	return i != nil && i.Equal(j)
 }

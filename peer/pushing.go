@@ -116,15 +116,6 @@ func (s *sending) urge(c *conn) {
 	c.out.urge(s.stream)
 }
 
-func (c *conn) serveUrge(tag uint32) {
-	c.mu.Lock()
-	s := c.sends[tag]
-	c.mu.Unlock()
-	if s != nil {
-		s.urge(c)
-	}
-}
-
 // wants reports whether a follower may still have the function, and is not
 // being sent the block anyway.
 func (c *conn) wants(handle uint32, ref block.Ref) bool {

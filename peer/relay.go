@@ -30,7 +30,8 @@ type Blocks interface {
 	// Open returns a stored block as a file of its own, verified, that the
 	// caller closes. Any error means that it cannot be had from here.
 	Open(ctx context.Context, ref block.Ref) (*os.File, error)
-	// Tap joins the flight of a block, or starts one.
+	// Tap joins the flight of a block, or starts one, as urgently as
+	// block.WishOf(ctx) says.
 	Tap(ctx context.Context, ref block.Ref) (block.Tap, error)
 	// Watch joins the flight of a block, if there is one, without keeping it up.
 	// It does not wait.

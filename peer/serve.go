@@ -39,16 +39,28 @@ const knownWithin = 2 * time.Second
 // serving is a request of the other side that is being answered.
 type serving struct {
 	sum    block.Sum // of a GET
+	wish   *block.Wish
+	stream uint64
 	cancel context.CancelFunc
 }
 
-// serve answers a request in a goroutine of its own.
-func (c *conn) serve(tag uint32, sum block.Sum, work func(ctx context.Context)) {
+func (s *serving) class() class {
+	if u, _ := s.wish.Urgency(); u != block.Now {
+		return background
+	}
+	return answers
+}
+
+// serve answers a GET in a goroutine of its own.
+func (c *conn) serve(h header, sum block.Sum, work func(ctx context.Context, s *serving)) {
 	ctx, cancel := context.WithCancel(c.ctx)
+	tag, s := h.tag, &serving{sum: sum, wish: block.NewWish(h.urgency()), cancel: cancel}
 	c.mu.Lock()
 	full := len(c.serves) >= maxServes || c.serves[tag] != nil
 	if !full {
-		c.serves[tag], c.used = &serving{sum, cancel}, time.Now()
+		c.streams++
+		s.stream = c.streams
+		c.serves[tag], c.used = s, time.Now()
 	}
 	c.mu.Unlock()
 	if full {
@@ -63,8 +75,25 @@ func (c *conn) serve(tag uint32, sum block.Sum, work func(ctx context.Context)) 
 			delete(c.serves, tag)
 			c.mu.Unlock()
 		}()
-		work(ctx)
+		work(block.WithWish(ctx, s.wish), s)
 	})
+}
+
+// serveUrge makes a transfer of ours more urgent: somebody waits for it by now, or
+// will soon.
+func (c *conn) serveUrge(h header) {
+	c.mu.Lock()
+	push, s := c.sends[h.tag], c.serves[h.tag]
+	c.mu.Unlock()
+	switch {
+	case h.push() && push != nil:
+		push.urge(c)
+	case !h.push() && s != nil:
+		s.wish.Raise(h.urgency())
+		if s.class() == answers {
+			c.out.urge(s.stream)
+		}
+	}
 }
 
 func (c *conn) serveCancel(h header) {
@@ -103,12 +132,12 @@ func (c *conn) serveGet(h header, p []byte) error {
 		c.moved(h.tag, epoch)
 		return nil
 	}
-	c.serve(h.tag, m.ref.Sum, func(ctx context.Context) { c.answer(ctx, h.tag, g.function, m, storedOnly) })
+	c.serve(h, m.ref.Sum, func(ctx context.Context, s *serving) { c.answer(ctx, h.tag, g.function, m, storedOnly, s) })
 	return nil
 }
 
 // answer sends the block, or says why not.
-func (c *conn) answer(ctx context.Context, tag uint32, function string, m get, storedOnly bool) {
+func (c *conn) answer(ctx context.Context, tag uint32, function string, m get, storedOnly bool, s *serving) {
 	if ok := c.ours(ctx, tag, function, m.ref); !ok {
 		if ctx.Err() == nil {
 			c.note(function, fmt.Errorf("%v is not of the function: %w", m.ref, errdefs.ErrPermissionDenied))
@@ -116,12 +145,13 @@ func (c *conn) answer(ctx context.Context, tag uint32, function string, m get, s
 		}
 		return
 	}
-	c.crossed(ctx, tag, m.ref.Sum)
+	c.crossed(ctx, tag, s)
+	t := transfer{class: s.class, header: header{kind: frameData, tag: tag}, stream: s.stream}
 	f, err := c.r.blocks.Open(ctx, m.ref)
 	switch {
 	case err == nil:
 		defer f.Close()
-		err = c.sendFile(ctx, tag, f, m.ref.Size)
+		err = c.sendFile(ctx, t, f, m.ref.Size)
 	case storedOnly:
 		c.out.say(frameNotHave, 0, tag, []byte{byte(lackBlock)})
 		return
@@ -137,9 +167,6 @@ func (c *conn) answer(ctx context.Context, tag uint32, function string, m get, s
 			return
 		}
 		defer tap.Close()
-		t := transfer{
-			class: func() class { return answers }, header: header{kind: frameData, tag: tag}, stream: c.stream(),
-		}
 		err = c.sendTap(ctx, t, tap, func() {
 			c.out.say(frameNotYet, 0, tag, appendPath(nil, c.r.waits.path(m.ref.Sum)))
 		})
@@ -149,11 +176,11 @@ func (c *conn) answer(ctx context.Context, tag uint32, function string, m get, s
 
 // crossed waits while a block that is asked for is on its way already: we push
 // it, and had begun before the GET came. The asker sees that and takes it.
-func (c *conn) crossed(ctx context.Context, tag uint32, sum block.Sum) {
+func (c *conn) crossed(ctx context.Context, tag uint32, asked *serving) {
 	c.mu.Lock()
 	var s *sending
 	for _, o := range c.sends {
-		if o.sum == sum {
+		if o.sum == asked.sum {
 			s = o
 		}
 	}
@@ -161,13 +188,20 @@ func (c *conn) crossed(ctx context.Context, tag uint32, sum block.Sum) {
 	if s == nil {
 		return
 	}
-	s.urge(c)
+	_, risen := asked.wish.Urgency()
+	if asked.class() == answers {
+		s.urge(c)
+	}
 	tick := time.NewTicker(c.r.opts.KeepAlive)
 	defer tick.Stop()
 	for {
 		select {
 		case <-s.done:
 			return
+		case <-risen:
+			if _, risen = asked.wish.Urgency(); risen == nil {
+				s.urge(c)
+			}
 		case <-ctx.Done():
 			return
 		case <-tick.C:

@@ -26,12 +26,18 @@ func (s *source) ReadBlock(ctx context.Context, ref block.Ref, dst []byte) ([]by
 
 // StreamBlock is that of block.Streamer.
 func (s *source) StreamBlock(ctx context.Context, ref block.Ref, dst []byte, arrived func(int)) ([]byte, error) {
-	c, err := s.n.connect(ctx)
-	if err != nil {
-		return dst, err
-	}
 	out := dst[: len(dst)+ref.Size : len(dst)+ref.Size]
-	err = c.get(ctx, c.open(s.function, s.token), ref, out[len(dst):], 0, arrived)
+	err := errSpare
+	for range 2 { // the connection may turn out to be spare, once
+		if !errors.Is(err, errSpare) {
+			break
+		}
+		c, cerr := s.n.connect(ctx)
+		if cerr != nil {
+			return dst, cerr
+		}
+		err = c.get(ctx, c.open(s.function, s.token), ref, out[len(dst):], 0, arrived)
+	}
 	switch {
 	case err == nil:
 		s.n.won()

@@ -13,13 +13,11 @@ import (
 )
 
 // sendFile sends a stored block.
-func (c *conn) sendFile(ctx context.Context, tag uint32, f *os.File, size int) error {
-	stream := c.stream()
+func (c *conn) sendFile(ctx context.Context, t transfer, f *os.File, size int) error {
 	for n := 0; n < size; n += pieceSize {
 		m := min(size-n, pieceSize)
-		if err := c.out.send(ctx, answers, &packet{
-			header: header{kind: frameData, tag: tag, size: uint32(m)}, stream: stream, file: f, offset: int64(n),
-		}); err != nil {
+		t.header.size = uint32(m)
+		if err := c.out.send(ctx, t.class(), &packet{header: t.header, stream: t.stream, file: f, offset: int64(n)}); err != nil {
 			return err
 		}
 	}

@@ -18,8 +18,9 @@ type class int
 
 const (
 	control class = iota // small, never waits for data
-	answers              // of GETs: somebody waits for them
+	answers              // of GETs for which somebody waits
 	pushes
+	background // answers of other GETs
 	classes
 )
 
@@ -124,16 +125,18 @@ func (w *writer) insert(c class, p *packet) {
 	w.queue[c] = slices.Insert(w.queue[c], i, p)
 }
 
-// urge makes what is queued of a push as urgent as an answer.
+// urge makes what is queued of a transfer as urgent as what somebody waits for.
 func (w *writer) urge(stream uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.queue[pushes] = slices.DeleteFunc(w.queue[pushes], func(p *packet) bool {
-		if p.stream == stream {
-			w.insert(answers, p)
-		}
-		return p.stream == stream
-	})
+	for c := pushes; c < classes; c++ {
+		w.queue[c] = slices.DeleteFunc(w.queue[c], func(p *packet) bool {
+			if p.stream == stream {
+				w.insert(answers, p)
+			}
+			return p.stream == stream
+		})
+	}
 }
 
 // run sends until ctx ends or the connection fails.

@@ -187,20 +187,22 @@ func (c *Client) Identity() (tenant string, keys []ed25519.PublicKey) {
 	return c.tenant, slices.Clone(c.keys)
 }
 
-// Report tells the coordinator that a neighbour fails, once for each epoch. It
-// is lost while the coordinator is away: it finds out by itself then.
+// Report tells the coordinator that a neighbour fails, each fault of it once for
+// each epoch. It is lost while the coordinator is away: it finds out by itself
+// then.
 func (c *Client) Report(name string, stripe int, vm string, fault Fault) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f := c.functions[name]
-	if f == nil || f.reported[vm] {
+	why := complaint{vm, fault}
+	if f == nil || f.reported[why] {
 		return
 	}
 	l := c.links[f.at]
 	if l == nil || l.out == nil {
 		return
 	}
-	f.reported[vm] = true
+	f.reported[why] = true
 	c.metrics.reports.Inc()
 	l.say(&treepb.FromVM{Message: &treepb.FromVM_Report{Report: &treepb.Report{
 		Function: name, Stripe: uint32(stripe), Vm: vm, Fault: fault.wire(),

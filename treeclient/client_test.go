@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -183,6 +184,36 @@ func TestCO07_UnreachableParentIsReportedOnce(t *testing.T) {
 		synctest.Wait()
 		if got := reports(&heard); len(got) != 2 {
 			t.Errorf("reports in the next epoch: %v", got)
+		}
+	})
+}
+
+// What is said of a neighbour does not hide what is found out later.
+func TestEachFaultIsReportedOnceAnEpoch(t *testing.T) {
+	inBubble(t, func(w *world) {
+		t := w.t
+		var heard said
+		c := w.coordinator()
+		c.Said = heard.hear
+		w.serve(home, c)
+		a, b := w.vm("a"), w.vm("b")
+		a.Join(t.Context(), image)
+		b.Join(t.Context(), image)
+		faults := []treeclient.Fault{treeclient.Slow, treeclient.Silent, treeclient.Corrupt, treeclient.Unreachable}
+		for range 3 {
+			for _, f := range faults {
+				b.Report(image, 0, "a", f)
+			}
+			b.Report(image, 0, "c", treeclient.Slow)
+		}
+		synctest.Wait()
+		got := map[string]int{}
+		for _, r := range reports(&heard) {
+			got[r.Vm+" "+r.Fault.String()]++
+		}
+		want := map[string]int{"a FAULT_SLOW": 1, "a FAULT_SILENT": 1, "a FAULT_CORRUPT": 1, "a FAULT_UNREACHABLE": 1, "c FAULT_SLOW": 1}
+		if !maps.Equal(got, want) {
+			t.Errorf("reports %v, want %v", got, want)
 		}
 	})
 }

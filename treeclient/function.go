@@ -31,11 +31,18 @@ type function struct {
 	unreachable []string // coordinators that could not be reached
 	sentBy      []string // coordinators that sent it to others
 
-	reported map[string]bool // neighbours, at place.Epoch
+	reported map[complaint]bool // at place.Epoch
+}
+
+// complaint is what a report says. One that a neighbour is slow says nothing of
+// what it does next.
+type complaint struct {
+	vm    string
+	fault Fault
 }
 
 func newFunction(name, at string) *function {
-	return &function{name: name, at: at, settled: make(chan struct{}), reported: map[string]bool{}}
+	return &function{name: name, at: at, settled: make(chan struct{}), reported: map[complaint]bool{}}
 }
 
 func (f *function) isSettled() bool {

@@ -100,8 +100,11 @@ func (f *Fetcher) ask(ctx context.Context, w *work, first *push, raise func(Prio
 	limit := time.AfterFunc(patience*f.opts.Deadline, func() { cancel(context.DeadlineExceeded) })
 	defer limit.Stop()
 	end := time.Now().Add(patience * f.opts.Deadline)
+	wish := block.NewWish(w.urgency.get().urgency())
+	ctx = block.WithWish(ctx, wish)
 	stop := w.urgency.follow(func(p Priority) {
 		raise(p)
+		wish.Raise(p.urgency())
 		if p <= Relay {
 			limit.Reset(min(time.Until(end), f.deadline(w.ref)))
 		}

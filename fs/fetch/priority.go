@@ -3,6 +3,8 @@ package fetch
 import (
 	"context"
 	"sync"
+
+	"github.com/faasnet/faasnet/fs/block"
 )
 
 // Priority orders those who wait for a slot.
@@ -16,6 +18,30 @@ const (
 	Fill                     // the rest of the layer
 	priorities
 )
+
+// urgency is what a peer is told of it.
+func (p Priority) urgency() block.Urgency {
+	switch p {
+	case OnDemand, Relay:
+		return block.Now
+	case Order:
+		return block.Soon
+	default:
+		return block.Later
+	}
+}
+
+// relayed is the priority of what a peer wants so urgently.
+func relayed(u block.Urgency) Priority {
+	switch u {
+	case block.Now:
+		return Relay
+	case block.Soon:
+		return Order
+	default:
+		return Fill
+	}
+}
 
 type priorityKey struct{}
 

@@ -20,6 +20,8 @@ type tap struct {
 	w       *work
 	wanting bool // joined, else only watching
 	news    chan struct{}
+	wish    *block.Wish
+	risen   <-chan struct{} // the wish is more urgent now
 
 	n       int       // bytes handed out
 	cur     *arrival  // they are from
@@ -34,13 +36,15 @@ func (f *Fetcher) Open(ctx context.Context, ref block.Ref) (*os.File, error) {
 }
 
 // Tap reads a block piece by piece while it arrives. It joins the flight of the
-// block, or starts one at priority Relay. A block that is stored comes from the
-// store.
+// block, or starts one at priority Relay, or lower where block.WishOf(ctx) is less
+// urgent. A block that is stored comes from the store.
 func (f *Fetcher) Tap(ctx context.Context, ref block.Ref) (block.Tap, error) {
 	if err := checkSize(ref); err != nil {
 		return nil, err
 	}
-	w, _, err := f.flights.join(WithPriority(ctx, Relay), ref.Sum, ref, Relay, f.fly)
+	wish := block.WishOf(ctx)
+	u, risen := wish.Urgency()
+	w, _, err := f.flights.join(WithPriority(ctx, relayed(u)), ref.Sum, ref, relayed(u), f.fly)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +52,7 @@ func (f *Fetcher) Tap(ctx context.Context, ref block.Ref) (block.Tap, error) {
 		f.flights.leave(ref.Sum, w)
 		return nil, fmt.Errorf("fetch: %v has %d bytes, want %d: %w", ref, w.ref.Size, ref.Size, errdefs.ErrDataLoss)
 	}
-	return &tap{f: f, w: w, wanting: true, news: w.progress.watch()}, nil
+	return &tap{f: f, w: w, wanting: true, news: w.progress.watch(), wish: wish, risen: risen}, nil
 }
 
 // Watch is Tap for one who does not want the block so much that a flight should
@@ -79,6 +83,10 @@ func (t *tap) Next(ctx context.Context) ([]byte, error) {
 		select {
 		case <-t.w.done:
 		case <-t.news:
+		case <-t.risen:
+			var u block.Urgency
+			u, t.risen = t.wish.Urgency()
+			t.w.urgency.raise(relayed(u))
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
