@@ -103,7 +103,7 @@ func (m *meter) read(ctx context.Context, row *burstRow) error {
 		}
 		for _, p := range vm.Daemons() {
 			peak, err := p.PeakMemory()
-			if err != nil {
+			if ignoreMissing(err) != nil { // one that died has failed its VM
 				return err
 			}
 			r.PeakMemory += peak

@@ -86,7 +86,10 @@ func (c *Containerd) Start(ctx context.Context) (err error) {
 func (c *Containerd) path(name string) string { return filepath.Join(c.dir, name) }
 
 // Address is containerd's socket.
-func (c *Containerd) Address() string { return c.path("c.sock") }
+func (c *Containerd) Address() string { return c.host.ContainerdAddress() }
+
+// ContainerdAddress is the socket of the host's containerd, when it has one.
+func (h *Host) ContainerdAddress() string { return filepath.Join(h.dir, "c", "c.sock") }
 
 // config switches off what the lab does not use and what lies outside its
 // directory.

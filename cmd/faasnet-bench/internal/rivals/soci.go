@@ -30,7 +30,8 @@ func soci() System {
 			return c.Push(ctx)
 		},
 		Start: func(ctx context.Context, vm *lab.Host, programs, registry string) (*lab.Plugin, error) {
-			config := fmt.Sprintf("# soci-snapshotter %s\n[[resolver.host.%q.mirrors]]\nhost = %q\ninsecure = true\n", sociVersion, registry, registry)
+			config := fmt.Sprintf("# soci-snapshotter %s\n[content_store]\ncontainerd_address = %q\n[[resolver.host.%q.mirrors]]\nhost = %q\ninsecure = true\n",
+				sociVersion, vm.ContainerdAddress(), registry, "http://"+registry)
 			return daemon(ctx, vm, "soci", filepath.Join(programs, program.program), config)
 		},
 	}
