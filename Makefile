@@ -19,7 +19,7 @@ CASES   := $(GO) run ./script/cases
 
 # Where the race detector costs minutes and finds nothing, because the code under
 # test runs in other processes or in one goroutine, or what `make sim` has it find.
-NORACE := /(script/(e2e|lab|images)|cmd/internal/sim)$$
+NORACE := /(script/(e2e|lab|images)|cmd/internal/sim|convert/memory)$$
 
 PROGRAMS := $(notdir $(patsubst %/main.go,%,$(wildcard cmd/*/main.go)))
 VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)

@@ -1,7 +1,6 @@
 package convert_test
 
 import (
-	"os"
 	"testing"
 
 	"github.com/containerd/log"
@@ -11,9 +10,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(childEnv) != "" {
-		os.Exit(child())
-	}
 	log.SetLevel("error") // containerd's content store warns of file systems without fs-verity
 	goleak.VerifyTestMain(mounttest.Guard(m))
 }
