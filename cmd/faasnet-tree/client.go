@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -35,8 +34,12 @@ func tenantFlag() cli.Flag {
 	return &cli.StringFlag{Name: "tenant", Usage: "`NAME` of the tenant", DefaultText: "default"}
 }
 
-// ask calls do with a client of the coordinator that the flags name.
-func ask(c *cli.Context, do func(context.Context, treepb.SchedulerClient) error) (err error) {
+// maxHops bounds how often a question is sent from one coordinator to another.
+const maxHops = 3
+
+// ask calls do with a client of the coordinator that the flags name, and then of
+// the one that keeps the function, if that is another one.
+func ask(c *cli.Context, do func(context.Context, treepb.SchedulerClient) error) error {
 	secured, err := clientTLS(c.Path("tls-ca"), c.Path("tls-cert"), c.Path("tls-key"))
 	if err != nil {
 		return err
@@ -45,18 +48,44 @@ func ask(c *cli.Context, do func(context.Context, treepb.SchedulerClient) error)
 	if secured != nil {
 		creds = credentials.NewTLS(secured)
 	}
-	target := "passthrough:///" + c.String("address")
-	if path, unix := strings.CutPrefix(c.String("address"), "unix://"); unix || filepath.IsAbs(path) {
+	address := c.String("address")
+	for hops := 0; ; hops++ {
+		err := askOne(c.Context, address, creds, do)
+		s, ok := status.FromError(err)
+		if !ok || s.Code() == codes.OK {
+			return err
+		}
+		next := redirected(s)
+		if next == "" || hops == maxHops {
+			return fmt.Errorf("%s: %s", address, s.Message())
+		}
+		address = next
+	}
+}
+
+// redirected returns whom a coordinator says to ask instead.
+func redirected(s *status.Status) string {
+	for _, d := range s.Details() {
+		if r, ok := d.(*treepb.Redirect); ok {
+			return r.Address
+		}
+	}
+	return ""
+}
+
+func askOne(ctx context.Context, address string, creds credentials.TransportCredentials, do func(context.Context, treepb.SchedulerClient) error) (err error) {
+	target := "passthrough:///" + address
+	if path, unix := strings.CutPrefix(address, "unix://"); unix || filepath.IsAbs(path) {
 		target = "unix://" + path
 	}
 	conn, err := grpc.NewClient(target, grpc.WithTransportCredentials(creds), grpc.WithNoProxy())
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, conn.Close()) }()
-	err = do(c.Context, treepb.NewSchedulerClient(conn))
-	if s, ok := status.FromError(err); ok && s.Code() != codes.OK {
-		return fmt.Errorf("%s: %s", c.String("address"), s.Message())
-	}
-	return err
+	defer func() {
+		if cerr := conn.Close(); err == nil { // joined to another one it would hide the status
+			err = cerr
+		}
+	}()
+	return do(ctx, treepb.NewSchedulerClient(conn))
 }

@@ -70,6 +70,7 @@ type tlsSettings struct {
 type etcdSettings struct {
 	Endpoints []string `toml:"endpoints"`
 	Advertise string   `toml:"advertise"`
+	Scheduler string   `toml:"scheduler_advertise"`
 	Prefix    string   `toml:"prefix"`
 	TTL       span     `toml:"ttl"`
 	CA        string   `toml:"ca"`
@@ -165,3 +166,16 @@ func private(address string) bool {
 }
 
 func (s *settings) advertise() string { return cmp.Or(s.Etcd.Advertise, s.Listen) }
+
+// schedulerAdvertise is where schedulers on other hosts find this coordinator: by
+// default where it listens for them, if that is an address to dial from there.
+func (s *settings) schedulerAdvertise() string {
+	if s.Etcd.Scheduler != "" || private(s.SchedulerListen) {
+		return s.Etcd.Scheduler
+	}
+	host, _, err := net.SplitHostPort(s.SchedulerListen)
+	if ip := net.ParseIP(host); err != nil || host == "" || ip != nil && ip.IsUnspecified() {
+		return ""
+	}
+	return s.SchedulerListen
+}

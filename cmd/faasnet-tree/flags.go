@@ -47,6 +47,7 @@ func serveFlags() (flags []cli.Flag, set map[string]setter) {
 	text("tls-client-ca", identityCategory, "`FILE` with the CA of VMs, which need certificates then", func(s *settings) *string { return &s.TLS.ClientCA })
 	list("etcd", etcdCategory, "`URL` of an etcd member that keeps the trees; may be repeated", func(s *settings) *[]string { return &s.Etcd.Endpoints })
 	text("advertise", etcdCategory, "`ADDRESS` at which VMs find this coordinator, host:port", func(s *settings) *string { return &s.Etcd.Advertise })
+	text("scheduler-advertise", etcdCategory, "`ADDRESS` at which schedulers that have asked another coordinator find this one", func(s *settings) *string { return &s.Etcd.Scheduler })
 	text("log-level", "", "trace, debug, info, warn or error", func(s *settings) *string { return &s.LogLevel })
 	flags = append(flags, &cli.PathFlag{Name: "config", Usage: "configuration `FILE`", Value: defaultConfig})
 	return flags, set

@@ -38,7 +38,7 @@ func newProcess(t *testing.T, env []string, args ...string) *process {
 	dir := t.TempDir()
 	p := &process{t: t, env: env, vms: freeAddress(t), scheduler: filepath.Join(dir, "s.sock"), stderr: &safeBuffer{}}
 	p.args = append([]string{
-		"--listen", p.vms, "--scheduler-listen", p.scheduler, "--key-file", filepath.Join(dir, "token.key"), "--allow-loopback", "--heartbeat", "2s",
+		"--listen", p.vms, "--scheduler-listen", p.scheduler, "--scheduler-advertise", p.scheduler, "--key-file", filepath.Join(dir, "token.key"), "--allow-loopback", "--heartbeat", "2s",
 	}, args...)
 	t.Cleanup(func() {
 		p.signal(syscall.SIGKILL)
@@ -88,7 +88,7 @@ func (p *process) tree(f string) *treepb.Tree {
 	ctx, cancel := context.WithTimeout(p.t.Context(), 10*time.Second)
 	defer cancel()
 	t, err := treepb.NewSchedulerClient(dial(p.t, "unix://"+p.scheduler)).GetTree(ctx, &treepb.GetTreeRequest{Function: &treepb.Function{Id: f}})
-	if err != nil && status.Code(err) != codes.NotFound && status.Code(err) != codes.Unavailable {
+	if err != nil && !slices.Contains([]codes.Code{codes.NotFound, codes.Unavailable, codes.FailedPrecondition}, status.Code(err)) {
 		p.t.Fatal(err)
 	}
 	return t
@@ -166,6 +166,11 @@ func TestKilledOwner(t *testing.T) {
 	owner := slices.IndexFunc(ps, func(p *process) bool { return p.tree(f) != nil })
 	if owner < 0 || len(ps[owner].tree(f).GetNodes()) != len(vms) {
 		t.Fatal("no coordinator has the tree")
+	}
+	for _, p := range ps { // whoever is asked
+		if code, out, errs := call(t, "tree", "--address", p.scheduler, f); code != exitOK || !strings.Contains(out, "6 VMs") {
+			t.Errorf("tree: exit %d, %s%s", code, out, errs)
+		}
 	}
 	before := ps[owner].tree(f)
 	time.Sleep(1500 * time.Millisecond) // more than a pace: the tree is in etcd

@@ -131,7 +131,7 @@ func build(s *settings, metrics prometheus.Registerer) (*coordinator.Coordinator
 			return nil, fmt.Errorf("etcd: %w", err)
 		}
 		if o.Journal, err = etcdjournal.New(etcdjournal.Options{
-			Endpoints: s.Etcd.Endpoints, Self: s.advertise(), Prefix: s.Etcd.Prefix, TTL: time.Duration(s.Etcd.TTL), TLS: secured, Registerer: metrics,
+			Endpoints: s.Etcd.Endpoints, Self: s.advertise(), Scheduler: s.schedulerAdvertise(), Prefix: s.Etcd.Prefix, TTL: time.Duration(s.Etcd.TTL), TLS: secured, Registerer: metrics,
 		}); err != nil {
 			return nil, err
 		}

@@ -13,6 +13,9 @@ type Journal interface {
 	// one. unreachable are coordinators that a VM has tried in vain. It is
 	// called under the coordinator's lock and must not block.
 	Owner(k Key, unreachable []string) string
+	// Scheduler returns where schedulers reach a coordinator that Owner named,
+	// "" where that is not known. It does not block.
+	Scheduler(owner string) string
 	// Changed says that the tree of k is another one now, or is no more. It is
 	// called under the coordinator's lock and must not block.
 	Changed(k Key)
@@ -56,6 +59,7 @@ func (c *Coordinator) Rehome() {
 type nothing struct{}
 
 func (nothing) Owner(Key, []string) string { return "" }
+func (nothing) Scheduler(string) string    { return "" }
 func (nothing) Changed(Key)                {}
 func (nothing) Run(ctx context.Context, _ Trees) error {
 	<-ctx.Done()

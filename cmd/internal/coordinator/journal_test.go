@@ -32,6 +32,13 @@ func (r *ring) Owner(k Key, unreachable []string) string {
 	return o
 }
 
+func (r *ring) Scheduler(owner string) string {
+	if owner == second {
+		return "scheduler-of-" + owner
+	}
+	return ""
+}
+
 func (r *ring) Changed(k Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -27,6 +27,9 @@ func (f scheduler) Insert(_ context.Context, r *treepb.PlaceRequest) (*treepb.In
 	if err != nil {
 		return nil, errgrpc.ToGRPC(err)
 	}
+	if err := f.c.elsewhere(k); err != nil {
+		return nil, err
+	}
 	res, err := f.c.insert(k, vm, time.Now())
 	return res, errgrpc.ToGRPC(err)
 }
@@ -34,7 +37,7 @@ func (f scheduler) Insert(_ context.Context, r *treepb.PlaceRequest) (*treepb.In
 func (c *Coordinator) insert(k Key, vm tree.VM, now time.Time) (*treepb.InsertResponse, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if owner := c.opts.Journal.Owner(k, nil); owner != "" {
+	if owner := c.opts.Journal.Owner(k, nil); owner != "" { // since a moment ago
 		return nil, fmt.Errorf("coordinator %s keeps %s: %w", owner, k.Function, errdefs.ErrUnavailable)
 	}
 	s := c.sessions[member{k.Tenant, vm}]
@@ -68,6 +71,9 @@ func (f scheduler) Delete(_ context.Context, r *treepb.PlaceRequest) (*treepb.De
 		return nil, errgrpc.ToGRPC(err)
 	}
 	c := f.c
+	if err := c.elsewhere(k); err != nil {
+		return nil, err
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	at := c.seat(k, vm)
@@ -80,7 +86,11 @@ func (f scheduler) Delete(_ context.Context, r *treepb.PlaceRequest) (*treepb.De
 }
 
 func (f scheduler) GetTree(_ context.Context, r *treepb.GetTreeRequest) (*treepb.Tree, error) {
-	t := f.c.Tree(keyOf(r.GetFunction()))
+	k := keyOf(r.GetFunction())
+	if err := f.c.elsewhere(k); err != nil {
+		return nil, err
+	}
+	t := f.c.Tree(k)
 	if t == nil {
 		return nil, errgrpc.ToGRPC(fmt.Errorf("no tree of %q: %w", r.GetFunction().GetId(), errdefs.ErrNotFound))
 	}
@@ -120,6 +130,11 @@ func (c *Coordinator) summary(k Key) *treepb.Summary {
 }
 
 func (f scheduler) Watch(r *treepb.WatchRequest, stream treepb.Scheduler_WatchServer) error {
+	if r.GetFunction().GetId() != "" {
+		if err := f.c.elsewhere(keyOf(r.Function)); err != nil {
+			return err
+		}
+	}
 	w := f.c.watches.open(r.GetFunction())
 	defer f.c.watches.close(w)
 	if err := stream.SendHeader(metadata.MD{}); err != nil {

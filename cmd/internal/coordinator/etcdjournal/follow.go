@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/containerd/log"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -66,13 +67,16 @@ func (r *run) get(ctx context.Context, key string, opts ...clientv3.OpOption) (*
 // turn makes live the ring: functions of others are sent away, and those that
 // are new here are read.
 func (r *run) turn(ctx context.Context, live map[string]string) error {
-	now := ring{r.opts.Self}
-	for _, address := range live {
+	now, faces := ring{r.opts.Self}, map[string]string{}
+	for _, says := range live {
+		address, scheduler, _ := strings.Cut(says, "\n")
+		faces[address] = scheduler
 		if address != "" && !slices.Contains(now, address) {
 			now = append(now, address)
 		}
 	}
 	slices.Sort(now)
+	r.faces.Store(&faces)
 	before := r.ring.Swap(&now)
 	if r.restored && slices.Equal(*before, now) {
 		return nil

@@ -52,7 +52,7 @@ func (r *run) join(ctx context.Context) (clientv3.LeaseID, error) {
 	if err != nil {
 		return 0, fmt.Errorf("grant: %w", err)
 	}
-	put, err := r.etcd.Put(ctx, r.memberKey(), r.opts.Self, clientv3.WithLease(lease.ID))
+	put, err := r.etcd.Put(ctx, r.memberKey(), r.opts.Self+"\n"+r.opts.Scheduler, clientv3.WithLease(lease.ID))
 	if err != nil {
 		return 0, fmt.Errorf("put: %w", err)
 	}

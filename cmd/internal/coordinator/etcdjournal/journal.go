@@ -9,7 +9,8 @@
 //
 // Below the prefix stand
 //
-//	coordinators/ADDRESS        with the lease of the coordinator
+//	coordinators/ADDRESS        with the lease of the coordinator: the address and,
+//	                            on a second line, that for schedulers
 //	trees/TENANT/FUNCTION       the tree as its owner last wrote it
 //
 // where names are escaped as in URLs. While etcd is away, coordinators go on
@@ -60,6 +61,9 @@ type Options struct {
 	Endpoints []string
 	// Self is the address at which VMs reach this coordinator.
 	Self string
+	// Scheduler is the address at which schedulers reach this coordinator from
+	// other hosts; empty: they do not.
+	Scheduler string
 	// Prefix of all keys. The default is DefaultPrefix.
 	Prefix string
 	// TTL is after how long without a sign of life a coordinator's functions
@@ -79,6 +83,7 @@ type Journal struct {
 	opts    Options
 	metrics metrics
 	ring    atomic.Pointer[ring]
+	faces   atomic.Pointer[map[string]string] // for schedulers, by address of the coordinator
 	contact atomic.Int64 // when etcd last answered, in ns since 1970
 
 	mu    sync.Mutex // no other lock is taken under it
@@ -104,6 +109,7 @@ func New(o Options) (*Journal, error) {
 		wake: make(chan struct{}, 1), lost: make(chan struct{}, 1),
 	}
 	j.ring.Store(&ring{o.Self})
+	j.faces.Store(&map[string]string{})
 	j.contact.Store(time.Now().UnixNano())
 	j.metrics = newMetrics(j)
 	return j, j.metrics.register(o.Registerer)
@@ -121,6 +127,9 @@ func (j *Journal) Owner(k coordinator.Key, unreachable []string) string {
 	}
 	return ""
 }
+
+// Scheduler returns where schedulers reach a live coordinator.
+func (j *Journal) Scheduler(owner string) string { return (*j.faces.Load())[owner] }
 
 func (j *Journal) answered() { j.contact.Store(time.Now().UnixNano()) }
 
