@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,7 +11,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/faasnet/faasnet/cmd/faasnet-bench/internal/micro"
-	"github.com/faasnet/faasnet/script/lab"
 )
 
 // micros measures parts, one at a time.
@@ -140,19 +138,4 @@ func (m *micros) have(p microPlan, rep int) bool {
 func (m *micros) add(r microRow) error {
 	fmt.Fprintf(m.progress, "rep %d  %-32v %10.4g %s\n", r.Rep+1, r.microPlan, r.Value, r.Unit)
 	return m.out.add(r, sumMicros)
-}
-
-// vm makes a VM whose link is not shaped.
-func (m *micros) vm(ctx context.Context, daemon *lab.DaemonConfig) (*lab.VM, error) {
-	m.vms++
-	vms, err := m.registry.hub.Fleet(ctx, lab.Fleet{
-		Name: fmt.Sprintf("vm%d-", m.vms), VMs: 1, HostsDir: m.registry.hosts, Release: lab.Current, Daemon: daemon,
-	})
-	if err != nil && len(vms) == 1 {
-		err = errors.Join(err, vms[0].Close())
-	}
-	if err != nil {
-		return nil, err
-	}
-	return vms[0], nil
 }

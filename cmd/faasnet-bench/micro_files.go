@@ -42,11 +42,11 @@ func (m *micros) files(ctx context.Context, names []string) error {
 
 // filesOf measures works in one image: repetitions outermost, systems innermost.
 func (m *micros) filesOf(ctx context.Context, image string, works []micro.Work) (err error) {
-	if err := m.serve(ctx, testImage(image)); err != nil {
+	k := microKept{micros: m}
+	defer func() { err = errors.Join(err, k.close()) }()
+	if err := k.open(ctx, image); err != nil {
 		return err
 	}
-	k := microKept{micros: m, image: image}
-	defer func() { err = errors.Join(err, k.close()) }()
 	states := slices.DeleteFunc(k.states(), func(s microState) bool { return !slices.Contains(m.systems, s.system) })
 	same := map[string]micro.Done{}
 	for rep := range m.reps {

@@ -7,17 +7,66 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/faasnet/faasnet/cmd/faasnet-bench/internal/rivals"
 	"github.com/faasnet/faasnet/script/lab"
 )
 
-// microKept has the VMs with one image that serve for all works, each made when
-// it is first needed.
+// microKept has one image in a registry and the VMs that serve for all works,
+// each made when it is first needed.
 type microKept struct {
 	*micros
-	image string
+	site site
+	from microSource
 
-	native, mixed, decode *microVM
-	unpacked, lazy, whole *microMount
+	native, mixed, decode, cached *microVM
+	unpacked, lazy, whole, filled *microMount
+}
+
+// open serves the image behind a link that is not shaped, in the forms of all
+// systems.
+func (k *microKept) open(ctx context.Context, image string) error {
+	k.site = site{image: image, reuse: true, progress: k.progress, bench: k.bench}
+	for _, name := range k.systems {
+		s, err := rivals.Find(name)
+		if err != nil {
+			return err
+		}
+		k.site.systems = append(k.site.systems, s)
+	}
+	if err := k.site.keep(ctx); err != nil {
+		return err
+	}
+	if err := k.site.prepare(ctx, ""); err != nil {
+		return err
+	}
+	k.from = microSource{k.site.hub, k.site.hosts, func(system string) string {
+		for _, s := range k.site.systems {
+			if s.Name == system {
+				return k.site.ref(s.Tag)
+			}
+		}
+		return ""
+	}}
+	return nil
+}
+
+// close ends all VMs and the registry.
+func (k *microKept) close() (err error) {
+	for _, v := range []*microVM{k.native, k.mixed, k.decode, k.cached} {
+		if v != nil {
+			err = errors.Join(err, v.close())
+		}
+	}
+	if k.site.originHost != nil {
+		err = errors.Join(err, k.site.originHost.Close())
+	}
+	if k.site.origin != nil {
+		err = errors.Join(err, k.site.origin.Close())
+	}
+	if k.site.hub != nil {
+		err = errors.Join(err, k.site.hub.Close())
+	}
+	return err
 }
 
 // states lists the states in which an image is read. A warm one comes right
@@ -33,24 +82,13 @@ func (k *microKept) states() []microState {
 	return append(all, k.rivalStates()...)
 }
 
-func (k *microKept) close() (err error) {
-	for _, v := range []*microVM{k.native, k.mixed, k.decode} {
-		if v != nil {
-			err = errors.Join(err, v.close())
-		}
-	}
-	return err
-}
-
-func (k *microKept) ref(system string) string { return k.registry.ref(k.image, system) }
-
 // onNative is the image unpacked by containerd.
 func (k *microKept) onNative(ctx context.Context) (_ *microMount, _ func() error, err error) {
 	if k.native == nil {
-		if k.native, err = k.microVM(ctx, native, nil, k.image); err != nil {
+		if k.native, err = k.microVM(ctx, native, lab.Fleet{}, k.from); err != nil {
 			return nil, nil, err
 		}
-		if k.unpacked, err = k.native.open(ctx, k.ref(native)); err != nil {
+		if k.unpacked, err = k.native.open(ctx, k.from.ref(native)); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -63,20 +101,20 @@ func (k *microKept) mix(ctx context.Context) (err error) {
 	if k.mixed != nil {
 		return nil
 	}
-	if k.mixed, err = k.microVM(ctx, ours, &lab.DaemonConfig{LogLevel: "info"}, k.image); err != nil {
+	if k.mixed, err = k.microVM(ctx, ours, lab.Fleet{Daemon: &lab.DaemonConfig{LogLevel: "info"}}, k.from); err != nil {
 		return err
 	}
-	if k.lazy, err = k.mixed.open(ctx, k.ref(ours)); err != nil {
+	if k.lazy, err = k.mixed.open(ctx, k.from.ref(ours)); err != nil {
 		return err
 	}
-	layers, err := k.mixed.Containerd.Layers(ctx, k.ref(ours))
+	layers, err := k.mixed.Containerd.Layers(ctx, k.from.ref(ours))
 	if err != nil {
 		return err
 	}
 	if err := k.mixed.local(ctx, len(layers)-1); err != nil { // but the index layer
 		return err
 	}
-	if k.whole, err = k.mixed.open(ctx, k.ref(ours)); err != nil {
+	if k.whole, err = k.mixed.open(ctx, k.from.ref(ours)); err != nil {
 		return err
 	}
 	values, err := k.mixed.Daemon.Metrics(ctx)
@@ -98,32 +136,35 @@ func (k *microKept) onLazy(ctx context.Context) (*microMount, func() error, erro
 
 // onEmpty is a new VM, whose store is empty.
 func (k *microKept) onEmpty(ctx context.Context) (*microMount, func() error, error) {
-	vm, err := k.microVM(ctx, ours, &lab.DaemonConfig{LogLevel: "info", NoBackground: true}, k.image)
+	vm, err := k.microVM(ctx, ours, lab.Fleet{Daemon: &lab.DaemonConfig{LogLevel: "info", NoBackground: true}}, k.from)
 	if err != nil {
 		return nil, nil, err
 	}
-	o, err := vm.open(ctx, k.ref(ours))
+	o, err := vm.open(ctx, k.from.ref(ours))
 	if err != nil {
 		return nil, nil, errors.Join(err, vm.close())
 	}
 	return o, vm.close, nil
 }
 
+// readAll reads every file.
+func (o *microMount) readAll(ctx context.Context) error {
+	_, err := o.vm.Run(ctx, "/bin/sh", "-c", `find "$0" -xdev -type f -exec cat {} + | cat >/dev/null`, o.dir)
+	return err
+}
+
 // onBlocks is a VM that has all blocks and nothing decoded: what it had decoded
 // is removed while its daemon is stopped.
 func (k *microKept) onBlocks(ctx context.Context) (_ *microMount, _ func() error, err error) {
 	if k.decode == nil {
-		if k.decode, err = k.microVM(ctx, ours, &lab.DaemonConfig{LogLevel: "info", NoBackground: true}, k.image); err != nil {
+		if k.decode, err = k.microVM(ctx, ours, lab.Fleet{Daemon: &lab.DaemonConfig{LogLevel: "info", NoBackground: true}}, k.from); err != nil {
 			return nil, nil, err
 		}
-		o, err := k.decode.open(ctx, k.ref(ours))
+		o, err := k.decode.open(ctx, k.from.ref(ours))
 		if err != nil {
 			return nil, nil, err
 		}
-		if _, err := k.decode.Run(ctx, "/bin/sh", "-c", `find "$0" -xdev -type f -exec cat {} + | cat >/dev/null`, o.dir); err != nil {
-			return nil, nil, err
-		}
-		if err := o.close(ctx); err != nil {
+		if err := errors.Join(o.readAll(ctx), o.close(ctx)); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -138,7 +179,7 @@ func (k *microKept) onBlocks(ctx context.Context) (_ *microMount, _ func() error
 	if err := errors.Join(v.Daemon.Start(ctx), v.Containerd.Start(ctx)); err != nil {
 		return nil, nil, err
 	}
-	o, err := v.open(ctx, k.ref(ours))
+	o, err := v.open(ctx, k.from.ref(ours))
 	if err != nil {
 		return nil, nil, err
 	}

@@ -46,16 +46,17 @@ func (m *micros) layers(ctx context.Context, _ []string) error {
 // (prepare) and when another one has the image (shared), and overlayfs's own
 // mount (mount).
 func (m *micros) layersOf(ctx context.Context, system, image string, layers, rep int) (err error) {
-	var daemon *lab.DaemonConfig
+	var fleet lab.Fleet
 	if system == ours {
-		daemon = &lab.DaemonConfig{LogLevel: "info"}
+		fleet.Daemon = &lab.DaemonConfig{LogLevel: "info"}
 	}
-	v, err := m.microVM(ctx, system, daemon, image)
+	from := m.registry.generated(image)
+	v, err := m.microVM(ctx, system, fleet, from)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, v.close()) }()
-	ref := m.registry.ref(image, system)
+	ref := from.ref(system)
 	o, err := v.open(ctx, ref)
 	if err != nil {
 		return err

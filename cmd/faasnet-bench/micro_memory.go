@@ -51,7 +51,8 @@ func (m *micros) memoryOnce(ctx context.Context, all []microImage, functions []i
 	if m.have(plan(functions[len(functions)-1]*targetLayers, "-peak"), rep) {
 		return nil
 	}
-	v, err := m.microVM(ctx, ours, &lab.DaemonConfig{LogLevel: "info", NoBackground: !background})
+	first := m.registry.generated(all[0].name)
+	v, err := m.microVM(ctx, ours, lab.Fleet{Daemon: &lab.DaemonConfig{LogLevel: "info", NoBackground: !background}}, first)
 	if err != nil {
 		return err
 	}
@@ -73,7 +74,7 @@ func (m *micros) memoryOnce(ctx context.Context, all []microImage, functions []i
 		}
 		return nil
 	}
-	if err := v.use(ctx, m.registry.ref(all[0].name, ours)); err != nil {
+	if err := v.use(ctx, first.ref(ours)); err != nil {
 		return err
 	}
 	if err := figures(1); err != nil {
@@ -82,7 +83,7 @@ func (m *micros) memoryOnce(ctx context.Context, all []microImage, functions []i
 	made := 0
 	for _, n := range functions {
 		for ; made < n; made++ {
-			if err := v.use(ctx, m.registry.ref(all[1+made].name, ours)); err != nil {
+			if err := v.use(ctx, m.registry.generated(all[1+made].name).ref(ours)); err != nil {
 				return err
 			}
 		}
@@ -96,7 +97,7 @@ func (m *micros) memoryOnce(ctx context.Context, all []microImage, functions []i
 // use pulls and mounts an image and reads some of its files, as its function
 // does; the mount stays.
 func (v *microVM) use(ctx context.Context, ref string) error {
-	if err := v.Containerd.Pull(ctx, v.system, ref); err != nil {
+	if err := v.Containerd.Pull(ctx, v.snapshotter, ref); err != nil {
 		return err
 	}
 	o, err := v.open(ctx, ref)

@@ -12,6 +12,7 @@ import (
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/opencontainers/image-spec/identity"
 
+	"github.com/faasnet/faasnet/cmd/faasnet-bench/internal/rivals"
 	"github.com/faasnet/faasnet/script/lab"
 )
 
@@ -19,10 +20,10 @@ import (
 // overlayfs, on what the system gives.
 type microVM struct {
 	*lab.VM
-	system string // a snapshotter
-	client *containerd.Client
-	worker *microWorker // nil until it is needed
-	made   []*microMount
+	snapshotter string
+	client      *containerd.Client
+	worker      *microWorker // nil until it is needed
+	made        []*microMount
 }
 
 // microMount is an image mounted once.
@@ -35,23 +36,39 @@ type microMount struct {
 	release func(context.Context) error // the lease
 }
 
-// microVM makes a VM that has pulled images.
-func (m *micros) microVM(ctx context.Context, system string, daemon *lab.DaemonConfig, images ...string) (_ *microVM, err error) {
-	vm, err := m.vm(ctx, daemon)
-	if err != nil {
+// microSource is where VMs get an image from.
+type microSource struct {
+	hub   *lab.Hub
+	hosts string                     // directory of hosts.toml files
+	ref   func(system string) string // of the form that a system pulls
+}
+
+// microVM makes a VM whose link is not shaped and that has pulled the images, as
+// fleet says what else it runs.
+func (m *micros) microVM(ctx context.Context, system string, fleet lab.Fleet, from ...microSource) (_ *microVM, err error) {
+	m.vms++
+	fleet.Name, fleet.VMs, fleet.HostsDir, fleet.Release = fmt.Sprintf("vm%d-", m.vms), 1, from[0].hosts, lab.Current
+	vms, err := from[0].hub.Fleet(ctx, fleet)
+	if len(vms) == 0 {
 		return nil, err
 	}
-	v := &microVM{VM: vm, system: system}
+	v := &microVM{VM: vms[0], snapshotter: system}
+	if s, rivalErr := rivals.Find(system); rivalErr == nil {
+		v.snapshotter = s.Snapshotter
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, v.close())
 		}
 	}()
-	if v.client, err = containerd.New(vm.Containerd.Address()); err != nil {
+	if err != nil {
 		return nil, err
 	}
-	for _, image := range images {
-		if err := vm.Containerd.Pull(ctx, system, m.registry.ref(image, system)); err != nil {
+	if v.client, err = containerd.New(v.Containerd.Address()); err != nil {
+		return nil, err
+	}
+	for _, image := range from {
+		if err := v.Containerd.Pull(ctx, v.snapshotter, image.ref(system)); err != nil {
 			return nil, err
 		}
 	}
@@ -77,7 +94,7 @@ func (v *microVM) open(ctx context.Context, ref string) (_ *microMount, err erro
 		return nil, err
 	}
 	begin := time.Now()
-	mounts, err := v.client.SnapshotService(v.system).Prepare(ctx, o.key, identity.ChainID(layers).String())
+	mounts, err := v.client.SnapshotService(v.snapshotter).Prepare(ctx, o.key, identity.ChainID(layers).String())
 	if err != nil {
 		return nil, errors.Join(err, o.release(ctx))
 	}
@@ -99,7 +116,7 @@ func (o *microMount) close(ctx context.Context) error {
 	ctx = namespaces.WithNamespace(ctx, "default")
 	err := errors.Join(
 		mount.UnmountAll(o.dir, 0),
-		o.vm.client.SnapshotService(o.vm.system).Remove(ctx, o.key),
+		o.vm.client.SnapshotService(o.vm.snapshotter).Remove(ctx, o.key),
 		o.release(ctx),
 	)
 	o.release = nil

@@ -32,15 +32,17 @@ type microImage struct {
 	layout func(ctx context.Context, dir string) (string, error)
 }
 
-// testImage is one of images.Names.
-func testImage(name string) microImage {
-	return microImage{name, func(ctx context.Context, _ string) (string, error) { return buildImage(ctx, name) }}
-}
-
 func layered(l micro.Layered) microImage { return microImage{l.Name(), l.Build} }
 
-// serve fills the registry with what it lacks of the images and starts it again
-// behind its link.
+// generated is one of the images that serve was given.
+func (r *microRegistry) generated(image string) microSource {
+	return microSource{r.hub, r.hosts, func(system string) string {
+		return r.server.Addr + "/" + image + ":" + map[string]string{native: original, ours: converted}[system]
+	}}
+}
+
+// serve fills the registry of generated images with what it lacks and starts it
+// again behind its link.
 func (m *micros) serve(ctx context.Context, wanted ...microImage) (err error) {
 	r := &m.registry
 	wanted = slices.DeleteFunc(slices.Clone(wanted), func(i microImage) bool { return slices.Contains(r.filled, i.name) })
@@ -117,10 +119,4 @@ func (m *micros) fill(ctx context.Context, data string, wanted []microImage) (er
 		}
 	}
 	return nil
-}
-
-// ref is the reference of an image as a system pulls it.
-func (r *microRegistry) ref(image, system string) string {
-	tag := map[string]string{native: original, ours: converted, rival: rival}[system]
-	return r.server.Addr + "/" + image + ":" + tag
 }
