@@ -304,7 +304,8 @@ func TestCD08_FewThreads(t *testing.T) {
 	}
 }
 
-func TestDescriptorsReturn(t *testing.T) {
+// FU-12: descriptors come back, whatever was open.
+func TestFU12_DescriptorsReturn(t *testing.T) {
 	count := func() int {
 		d, err := os.ReadDir("/proc/self/fd")
 		if err != nil {

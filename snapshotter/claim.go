@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"sync"
 
 	"github.com/containerd/containerd/v2/core/snapshots"
@@ -18,6 +19,7 @@ const logPrepared = "remote-snapshot-prepared"
 
 var (
 	errParallel = fmt.Errorf("layer has a parent that Prepare was not given (parallel unpacking): %w", errdefs.ErrFailedPrecondition)
+	errSilent   = fmt.Errorf("the client says nothing of the layer that it unpacks (pull with `faasnet pull`, or with containerd 2.1 or later): %w", errdefs.ErrInvalidArgument)
 	errOther    = fmt.Errorf("other content is already mounted for this chain: %w", errdefs.ErrFailedPrecondition)
 )
 
@@ -26,14 +28,7 @@ func (s *snapshotter) claim(ctx context.Context, key, parent, target string, lab
 	l := log.G(ctx).WithField("key", key).WithField("parent", parent).WithField("target", target)
 	reused, err := s.tryClaim(ctx, key, parent, target, labels)
 	if err != nil {
-		why := reason(err)
-		s.metrics.layer("unpacked", why)
-		l = l.WithField(logPrepared, "false").WithField("reason", why).WithError(err)
-		if errdefs.IsNotFound(err) {
-			l.Info("layer is unpacked as usual")
-		} else {
-			l.Warn("layer is unpacked as usual")
-		}
+		s.unpacked(l, err)
 		return false
 	}
 	how := "remote"
@@ -43,6 +38,23 @@ func (s *snapshotter) claim(ctx context.Context, key, parent, target string, lab
 	s.metrics.layer(how, "")
 	l.WithField(logPrepared, "true").Info("layer is remote")
 	return true
+}
+
+// unpacked says once why a layer is not lazy.
+func (s *snapshotter) unpacked(l *log.Entry, err error) {
+	why := reason(err)
+	s.metrics.layer("unpacked", why)
+	l = l.WithField(logPrepared, "false").WithField("reason", why).WithError(err)
+	if errdefs.IsNotFound(err) {
+		l.Info("layer is unpacked as usual")
+	} else {
+		l.Warn("layer is unpacked as usual")
+	}
+}
+
+// isUnpack tells whether containerd, or a client of its, is going to unpack a layer into the snapshot of this key.
+func isUnpack(key string) bool {
+	return strings.HasPrefix(key[strings.LastIndexByte(key, '/')+1:], snapshots.UnpackKeyPrefix+"-") // below a namespace and a number, or not
 }
 
 func (s *snapshotter) tryClaim(ctx context.Context, key, parent, target string, labels map[string]string) (reused bool, err error) {

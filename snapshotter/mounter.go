@@ -24,7 +24,7 @@ type Mounter interface {
 	// Release gives back all that user has. It is idempotent, and unmounts at least lazily whatever the network does.
 	Release(ctx context.Context, user string) error
 
-	// Retain says which remote layers still exist, by their labels; all that belongs to others may be dropped. A layer that is claimed while
+	// Retain says which remote layers still exist, by their labels, once at the start and after each removal; all that belongs to others may be dropped. A layer that is claimed while
 	// Retain runs may be absent: dropping what is kept of it must cost no more than fetching it again.
 	Retain(ctx context.Context, live []map[string]string) error
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/containerd/containerd/v2/core/mount"
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/errdefs"
+	"github.com/containerd/log"
 )
 
 // Prepare makes an active snapshot. One that is to become a layer is committed at once, and ErrAlreadyExists returned, when the Mounter claims it.
@@ -23,6 +24,9 @@ func (s *snapshotter) Prepare(ctx context.Context, key, parent string, opts ...s
 	}
 	target := labels[snapshots.LabelSnapshotRef]
 	if target == "" {
+		if isUnpack(key) {
+			s.unpacked(log.G(ctx).WithField("key", key).WithField("parent", parent), errSilent)
+		}
 		return s.create(ctx, s.Snapshotter.Prepare, s.prepareWait, key, parent, opts)
 	}
 	if s.claim(ctx, key, parent, target, labels) {

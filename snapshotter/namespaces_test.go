@@ -135,6 +135,15 @@ func TestKC02_EachPlainLayerSaysWhyOnce(t *testing.T) {
 		}
 	}
 	w.m.Before = nil
+	for key, why := range map[string]string{"default/7/extract-1-x sha256:y": "invalid_labels", "default/8/container": ""} { // of a client that says nothing
+		if _, err := w.s.Prepare(ctx, key, ""); err != nil {
+			t.Error(err)
+		}
+		if e := hook.LastEntry(); (e != nil) != (why != "") || e != nil && (e.Data[logPrepared] != "false" || e.Data["reason"] != why) {
+			t.Errorf("%s: log %+v", key, hook.Entries)
+		}
+		hook.Reset()
+	}
 	labels := snapshots.WithLabels(map[string]string{snapshots.LabelSnapshotRef: "t", snapshottertest.LabelLayer: img[0].diffID().String()})
 	if _, err := w.s.Prepare(ctx, "k", "", labels); !errdefs.IsAlreadyExists(err) {
 		t.Fatal(err)

@@ -17,7 +17,8 @@ import (
 	"github.com/faasnet/faasnet/snapshotter/snapshottertest"
 )
 
-func TestRestartMountsOnUse(t *testing.T) {
+// A daemon mounts nothing at its start, however many snapshots there are: it answers at once, and mounts what is used.
+func TestRR04_RestartMountsOnUse(t *testing.T) {
 	w := newWorld(t)
 	img := w.lazily(build(t, threeLayers()...), all)
 	w.must(w.pull("default", img))

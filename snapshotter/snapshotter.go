@@ -28,6 +28,7 @@ import (
 	"github.com/containerd/containerd/v2/core/snapshots/storage"
 	"github.com/containerd/containerd/v2/plugins/snapshots/overlay"
 	"github.com/containerd/errdefs"
+	"github.com/containerd/log"
 	bolt "go.etcd.io/bbolt"
 )
 
@@ -66,6 +67,9 @@ func New(ctx context.Context, root string, m Mounter, opts ...Opt) (snapshots.Sn
 	}
 	if err := s.setLostAside(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("directories of an earlier crash: %w", err), store.Close())
+	}
+	if err := s.retain(ctx); err != nil { // the next removal says it again
+		log.G(ctx).WithError(err).Warn("the mounter does not know which layers there are")
 	}
 	return s, nil
 }

@@ -120,3 +120,22 @@ func TestLazyLayerDeletesFromPlainOne(t *testing.T) {
 		}
 	}
 }
+
+// Whoever a container runs as may look into its root directory.
+func TestFU03_UpperIsOpen(t *testing.T) {
+	img := build(t, threeLayers()...)
+	for _, k := range kinds {
+		t.Run("FU-03 "+k.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.must(w.pull("default", w.lazily(img, k.lazy)))
+			key := "run-" + k.name
+			_, err := w.s.Prepare(in("default"), key, img.top())
+			w.must(err)
+			fi, err := os.Stat(w.s.(*snapshotter).tree(w.idOf(key)))
+			w.must(err)
+			if mode := fi.Mode().Perm(); mode != 0o755 {
+				t.Errorf("upper directory of mode %o", mode)
+			}
+		})
+	}
+}

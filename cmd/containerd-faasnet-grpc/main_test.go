@@ -158,7 +158,7 @@ func TestServesAndStops(t *testing.T) {
 	}
 }
 
-func TestNotifiesSystemd(t *testing.T) {
+func TestRR04_NotifiesSystemd(t *testing.T) {
 	f := newFiles(t, "")
 	socket := filepath.Join(t.TempDir(), "notify")
 	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})

@@ -243,8 +243,8 @@ func TestReadAhead(t *testing.T) {
 	})
 }
 
-// The bytes of a span stay when the layer is closed, and the file is dropped.
-func TestSpanOutlivesLayer(t *testing.T) {
+// FU-12: the bytes of a span stay when the layer is closed, and the file is dropped.
+func TestFU12_SpanOutlivesLayer(t *testing.T) {
 	of := blocktest.NewLayer(1, blockSize, 2*blockSize)
 	s := newStore(t, store.Options{MaxFlatBytes: 2 * blockSize})
 	f := newFetcher(t, s, of.Source(), Options{})

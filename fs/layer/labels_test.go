@@ -170,9 +170,9 @@ func TestSectionLargerThanAllowed(t *testing.T) {
 	}
 }
 
-// TestLabelsAreShort holds the largest annotations against containerd's limit
+// TestKC01_LabelsAreShort holds the largest annotations against containerd's limit
 // of 4096 bytes for key and value.
-func TestLabelsAreShort(t *testing.T) {
+func TestKC01_LabelsAreShort(t *testing.T) {
 	l := goodLabels()
 	l[keySize] = "9223372036854775807"
 	l[keyImageRange] = "9223372036787666943-67108864"
