@@ -16,6 +16,9 @@ type Tree struct {
 	VM           string   `toml:"vm"`
 	Credential   string   `toml:"credential"`
 	CA           string   `toml:"ca"`
+	Certificate  string   `toml:"certificate"`
+	Key          string   `toml:"key"`
+	Strict       bool     `toml:"strict"`
 	JoinTimeout  Duration `toml:"join_timeout"`
 }
 
@@ -47,6 +50,9 @@ func (c *Config) validateTree(refuse func(bad bool, format string, args ...any))
 		}
 	}
 	refuse(time.Duration(c.Peer.Silence) < 2*peer.DefaultKeepAlive, "peer.silence %v is shorter than %v", c.Peer.Silence, 2*peer.DefaultKeepAlive)
+	refuse(c.Tree.Strict && !c.Tree.Enabled, "tree.strict, but not tree.enabled")
+	own := []string{c.Tree.CA, c.Tree.Certificate, c.Tree.Key}
+	refuse(c.Tree.Certificate+c.Tree.Key != "" && slices.Contains(own, ""), "tree.certificate and tree.key belong together, and need tree.ca")
 	tls := []string{c.Peer.Certificate, c.Peer.Key, c.Peer.CA}
 	refuse(slices.Contains(tls, "") && strings.Join(tls, "") != "", "peer.certificate, peer.key and peer.ca belong together")
 }

@@ -107,6 +107,15 @@ func fleetTLS(cfg *config.Config) (t trust, err error) {
 		}
 		t.coordinator = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13}
 	}
+	if cfg.Tree.Certificate != "" {
+		if err := reads(cfg.Tree.Certificate, cfg.Tree.Key); err != nil {
+			return t, fmt.Errorf("tree.certificate: %w", err)
+		}
+		t.coordinator.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			pair, err := tls.LoadX509KeyPair(cfg.Tree.Certificate, cfg.Tree.Key)
+			return &pair, err
+		}
+	}
 	if cfg.Peer.Certificate == "" {
 		return t, nil
 	}
@@ -120,6 +129,13 @@ func fleetTLS(cfg *config.Config) (t trust, err error) {
 	}
 	t.peers = &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: pool, ClientCAs: pool, MinVersion: tls.VersionTLS13}
 	return t, nil
+}
+
+// reads tries a certificate that is read again at each connection, so that one
+// that is renewed needs no restart.
+func reads(certificate, key string) error {
+	_, err := tls.LoadX509KeyPair(certificate, key)
+	return err
 }
 
 func authority(path string) (*x509.CertPool, error) {

@@ -32,6 +32,8 @@ type fleet struct {
 	client   *treeclient.Client
 	listener net.Listener
 	order    bool
+	strict   bool // the registry is for roots only
+	wait     time.Duration
 
 	// What this VM has and does, set before the fleet runs.
 	stored func(block.Ref) bool
@@ -58,7 +60,7 @@ func newFleet(ctx context.Context, cfg *config.Config, r prometheus.Registerer) 
 			return nil, err
 		}
 	}
-	f := &fleet{catalog: peer.NewCatalog(), order: cfg.Peer.Order, functions: map[string]*function{}}
+	f := &fleet{catalog: peer.NewCatalog(), order: cfg.Peer.Order, strict: cfg.Tree.Strict, wait: time.Duration(cfg.Tree.JoinTimeout), functions: map[string]*function{}}
 	trust, err := fleetTLS(cfg)
 	if err != nil {
 		return nil, err
@@ -176,10 +178,11 @@ func functionOf(labels map[string]string, info layer.Info) string {
 	return ""
 }
 
-// know remembers what is known of a function by one of its layers.
-func (f *fleet) know(name string, info layer.Info) {
+// know remembers what is known of a function by one of its layers, and reports
+// whether the function, or its index layer, is news.
+func (f *fleet) know(name string, info layer.Info) (news bool) {
 	if f == nil || name == "" {
-		return
+		return false
 	}
 	sections := []block.Ref{info.Meta}
 	if info.Image != nil {
@@ -188,14 +191,16 @@ func (f *fleet) know(name string, info layer.Info) {
 	f.mu.Lock()
 	fn := f.functions[name]
 	if fn == nil {
-		fn = &function{}
+		fn, news = &function{}, true
 		f.functions[name] = fn
 	}
 	if info.Image != nil {
+		news = news || fn.index == ""
 		fn.index = info.Digest
 	}
 	f.mu.Unlock()
 	f.catalog.Add(name, sections...)
+	return news
 }
 
 // join asks for a place in the function's tree and waits a moment for it.
@@ -204,7 +209,11 @@ func (f *fleet) join(ctx context.Context, name string) {
 	if f == nil || name == "" {
 		return
 	}
-	if _, err := f.client.Join(ctx, name); err != nil && ctx.Err() == nil {
+	_, err := f.client.Join(ctx, name)
+	if err != nil && f.strict {
+		err = f.await(ctx, name, err)
+	}
+	if err != nil && ctx.Err() == nil {
 		log.G(ctx).WithError(err).WithField("function", name).Debug("read from the registry for now")
 	}
 }

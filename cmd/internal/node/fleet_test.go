@@ -22,7 +22,7 @@ import (
 
 // coordinate runs a coordinator on the loopback interface and returns its
 // address.
-func coordinate(t *testing.T, o coordinator.Options) string {
+func coordinate(t *testing.T, o coordinator.Options, opts ...grpc.ServerOption) string {
 	t.Helper()
 	o.Key, o.AllowLoopback = ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)), true
 	c, err := coordinator.New(o)
@@ -33,7 +33,7 @@ func coordinate(t *testing.T, o coordinator.Options) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := grpc.NewServer(coordinator.ServerOptions()...)
+	s := grpc.NewServer(append(opts, coordinator.ServerOptions()...)...)
 	c.RegisterMembership(s)
 	ctx, stop := context.WithCancel(context.Background())
 	var work sync.WaitGroup

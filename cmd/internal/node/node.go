@@ -59,6 +59,7 @@ type Node struct {
 	// is a flight or a mount, and locked while what nobody has is forgotten. n.mu
 	// is taken under it.
 	retaining sync.RWMutex
+	recalled  bool // what an earlier daemon left is known; guarded by retaining
 
 	mu      sync.Mutex // guards the rest; of other locks only those of layers are taken under it
 	closed  bool
@@ -108,7 +109,7 @@ func Open(ctx context.Context, root string, cfg *config.Config, r prometheus.Reg
 	}
 	options := fetchOptions(cfg, r)
 	n.fleet.tap(&options)
-	if n.fetcher, err = fetch.New(n.store, n.origins.source, options); err != nil {
+	if n.fetcher, err = fetch.New(n.store, n.fleet.origin(n.origins.source), options); err != nil {
 		return nil, err
 	}
 	n.fleet.over(n.store, n.fetcher)
@@ -261,7 +262,9 @@ func (n *Node) Retain(_ context.Context, live []map[string]string) error {
 }
 
 // remember forgets where layers come from, and of which function they are, that
-// neither live nor a mount has. It says which blobs are left.
+// neither live nor a mount has. It says which blobs are left. The first list after
+// a start is what an earlier daemon left: this VM is in the trees of those functions
+// again, and gives others what it has stored, before it mounts any.
 func (n *Node) remember(live []map[string]string) func(digest.Digest) bool {
 	n.retaining.Lock()
 	defer n.retaining.Unlock()
@@ -271,8 +274,12 @@ func (n *Node) remember(live []map[string]string) func(digest.Digest) bool {
 			blobs[info.Digest] = true
 			name := functionOf(labels, info)
 			functions[name] = append(functions[name], info.Digest)
+			if !n.recalled && n.fleet.know(name, info) {
+				n.enter(name, info.Image)
+			}
 		}
 	}
+	n.recalled = true
 	n.fleet.retain(functions)
 	is := func(d digest.Digest) bool { return blobs[d] }
 	n.origins.retain(is)
