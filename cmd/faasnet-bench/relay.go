@@ -29,7 +29,8 @@ type relayRow struct {
 	Seconds  float64 `json:"seconds"`       // till both had all
 	Read     float64 `json:"read_s"`        // till it had read all itself
 	CPU      float64 `json:"cpu_s"`
-	Alone    float64 `json:"alone_cpu_s"` // CPU seconds when nobody is below it
+	Alone    float64 `json:"alone_cpu_s"`  // CPU seconds when nobody is below it
+	Stored   float64 `json:"stored_cpu_s"` // of a VM that has stored all blocks and gives them to one other
 }
 
 // relaySummary has medians over repetitions. CPUPerGiB is all that the VM in the
@@ -42,6 +43,7 @@ type relaySummary struct {
 	CPUPerGiB float64 `json:"cpu_s_per_gib"`
 	Passing   float64 `json:"passing_cpu_s_per_gib"`
 	Read      float64 `json:"read_s"`
+	Stored    float64 `json:"stored_cpu_s_per_gib"`
 }
 
 func relayCommand() *cli.Command {
@@ -52,7 +54,8 @@ func relayCommand() *cli.Command {
 them from it, as its container wants them, and two get them through that one. Fetcher and store
 are the same for every protocol: blocks are verified, stored, and passed on while they arrive.
 CPU seconds are those of the VM in the middle, with its own reading and, by a second run without
-the two, without it.`,
+the two, without it. The last column is what a VM spends that has stored all blocks and gives
+them to one other VM.`,
 		Flags: []cli.Flag{
 			&cli.StringSliceFlag{Name: "protocols", Value: cli.NewStringSlice(wires.Protocols()...), Usage: "`PROTOCOLS` to compare"},
 			&cli.StringFlag{Name: "rate", Value: "1gbit", Usage: "`RATE` of each link, as tc says it"},
@@ -109,7 +112,7 @@ func (r *relays) measure(ctx context.Context, protocols []string, reps int, file
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", p, err)
 			}
-			row.Rep, row.Alone = rep, alone.CPU
+			row.Rep, row.Alone, row.Stored = rep, alone.CPU, alone.Stored
 			fmt.Fprintf(os.Stderr, "rep %d %-8s %.2f s, %.0f Mbit/s to two VMs, %.2f CPU s\n", rep, p, row.Seconds, float64(row.Relayed)*8/row.Seconds/1e6, row.CPU)
 			if err := out.add(row, sumRelays); err != nil {
 				return nil, err
@@ -143,10 +146,11 @@ func (r *relays) once(ctx context.Context, protocol string, below ...string) (ro
 			return row, err
 		}
 	}
-	relay := vms[1]
+	top, relay := vms[0], vms[1]
+	gave, gaveErr := top.host.CPU()
 	cpu, cpuErr := relay.host.CPU()
 	sent, sentErr := relay.net.Sent()
-	if err := errors.Join(cpuErr, sentErr); err != nil {
+	if err := errors.Join(gaveErr, cpuErr, sentErr); err != nil {
 		return row, err
 	}
 	begin := time.Now()
@@ -167,10 +171,12 @@ func (r *relays) once(ctx context.Context, protocol string, below ...string) (ro
 	}
 	row.Seconds = time.Since(begin).Seconds()
 	row.Relayed = row.Bytes * int64(len(below))
+	gaveAfter, gaveErr := top.host.CPU()
 	cpuAfter, cpuErr := relay.host.CPU()
 	sentAfter, sentErr := relay.net.Sent()
 	row.CPU, row.Sent = (cpuAfter - cpu).Seconds(), sentAfter-sent
-	return row, errors.Join(cpuErr, sentErr)
+	row.Stored = (gaveAfter - gave).Seconds()
+	return row, errors.Join(gaveErr, cpuErr, sentErr)
 }
 
 func sumRelays(rows []relayRow) (out []relaySummary) {
@@ -184,6 +190,7 @@ func sumRelays(rows []relayRow) (out []relaySummary) {
 			CPUPerGiB: median(column(g, func(r relayRow) float64 { return r.CPU / gib(r) })),
 			Passing:   median(column(g, func(r relayRow) float64 { return (r.CPU - r.Alone) / gib(r) })),
 			Read:      median(column(g, func(r relayRow) float64 { return r.Read })),
+			Stored:    median(column(g, func(r relayRow) float64 { return r.Stored / (float64(r.Bytes) / (1 << 30)) })),
 		}
 		if rate, err := parseRate(sum.Rate); err == nil && rate > 0 {
 			sum.OfLink = sum.Bits / rate
@@ -195,9 +202,9 @@ func sumRelays(rows []relayRow) (out []relaySummary) {
 
 func printRelays(w io.Writer, sums []relaySummary) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "protocol\tlink\tMbit/s relayed\tof the link\tCPU s per GiB\twithout own reading\town reading s\t")
+	fmt.Fprintln(t, "protocol\tlink\tMbit/s relayed\tof the link\tCPU s per GiB\twithout own reading\town reading s\tstored: CPU s per GiB\t")
 	for _, s := range sums {
-		fmt.Fprintf(t, "%s\t%s\t%.0f\t%s %%\t%.2f\t%.2f\t%.2f\t\n", s.Protocol, s.Rate, s.Bits/1e6, strconv.FormatFloat(s.OfLink*100, 'f', 1, 64), s.CPUPerGiB, s.Passing, s.Read)
+		fmt.Fprintf(t, "%s\t%s\t%.0f\t%s %%\t%.2f\t%.2f\t%.2f\t%.3f\t\n", s.Protocol, s.Rate, s.Bits/1e6, strconv.FormatFloat(s.OfLink*100, 'f', 1, 64), s.CPUPerGiB, s.Passing, s.Read, s.Stored)
 	}
 	return t.Flush()
 }
