@@ -42,10 +42,12 @@ func newApp() *cli.App {
 			demoCommand(),
 			imagesCommand(),
 			microCommand(),
+			simCommand(),
 
 			// Those that others run as processes of their own.
 			relayVMCommand(),
 			microWorkCommand(),
+			simWorldCommand(),
 		},
 		ExitErrHandler: func(*cli.Context, error) {},
 	}

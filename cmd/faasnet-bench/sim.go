@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"text/tabwriter"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/faasnet/faasnet/cmd/internal/sim"
+	"github.com/faasnet/faasnet/cmd/internal/tree"
+)
+
+func simCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "sim",
+		Usage: "the paper's figures in virtual time, with more VMs than this machine carries",
+		Description: `The fetcher, relay, tree client, coordinator, registry client and store that VMs run, of many VMs
+in one process, over a network in memory and in virtual time. What VMs compute besides takes the
+CPU time that it takes on this machine, which is measured once, kept, and printed.`,
+		Subcommands: []*cli.Command{simConstantsCommand(), simScalingCommand(), simTimelineCommand(), simManyCommand(), simCalibrateCommand()},
+	}
+}
+
+// simFlags are those that all figures have.
+func simFlags(more ...cli.Flag) []cli.Flag {
+	return append([]cli.Flag{
+		&cli.StringFlag{Name: "constants", Usage: "`FILE` with what work costs (default: beside the test images)"},
+		&cli.BoolFlag{Name: "again", Usage: "measure again what work costs"},
+		&cli.StringFlag{Name: "rate", Value: "1gbit", Usage: "`RATE` of the link of each VM"},
+		&cli.StringFlag{Name: "registry-rate", Value: "5gbit", Usage: "`RATE` of the link of the registry"},
+		&cli.IntFlag{Name: "scale", Value: 32, Usage: "`NUMBER` by which bytes and rates are divided, so that they fit into memory"},
+		&cli.BoolFlag{Name: "quick", Usage: "few VMs, to see that it works"},
+		&cli.StringFlag{Name: "json", Usage: "write results to `FILE`, after each row"},
+		&cli.StringFlag{Name: "plot", Usage: "draw the figure into `DIR`, as SVG and PNG"},
+	}, more...)
+}
+
+// simRow is one burst in virtual time. Bytes are at the real size, of all VMs.
+type simRow struct {
+	System   string  `json:"system"`
+	Form     string  `json:"form,omitempty"`
+	Stripes  int     `json:"stripes,omitempty"`
+	VMs      int     `json:"vms"`
+	Starts   int     `json:"starts"`
+	Rate     string  `json:"rate"`
+	Registry string  `json:"registry_rate"`
+	Image    string  `json:"image"`
+	First    float64 `json:"ready_first_s"`
+	Median   float64 `json:"ready_median_s"`
+	P95      float64 `json:"ready_p95_s"`
+	Max      float64 `json:"ready_max_s"`
+	Egress   int64   `json:"registry_bytes"`
+	Peers    int64   `json:"peer_bytes"`
+	CPU      float64 `json:"cpu_s"`
+	Depth    int     `json:"depth"`
+	Failed   int     `json:"failed"`
+	Scale    int     `json:"scale"`
+	Wall     float64 `json:"simulated_in_s"`
+
+	PerStart []sim.Begun `json:"per_start,omitempty"`
+}
+
+// name is how a system is called where a tree may have one stripe or two.
+func (r simRow) name() string {
+	switch {
+	case r.System != sim.Tree:
+		return r.System
+	case r.Stripes == 1:
+		return sim.Tree + ": one tree"
+	}
+	return sim.Tree
+}
+
+// setting is what bursts of a figure have in common.
+type setting struct {
+	k     constants
+	image string // paper, or that of a test image
+	of    string // whose constants the function has
+	c     *cli.Context
+}
+
+// newSetting reads the flags. The function of an image that is not a test image
+// costs what that of image b does.
+func newSetting(c *cli.Context, image string) (s setting, err error) {
+	s = setting{image: image, of: image, c: c}
+	if _, paper := paperImages[image]; paper {
+		s.of = "b"
+	}
+	if s.k, err = constantsOf(c, s.of); err == nil {
+		err = s.k.print(c.App.Writer, s.of)
+	}
+	return s, err
+}
+
+// burst makes the burst of a system.
+func (s setting) burst(system string, form tree.Form, vms int) (b sim.Burst, err error) {
+	f := s.k.Functions[s.of]
+	b = sim.Burst{
+		System: system, Form: form, VMs: vms, Cores: 2, Scale: s.c.Int("scale"),
+		Image: f.Image, Costs: s.k.Costs, Start: f.Ours,
+	}
+	if i, paper := paperImages[s.image]; paper {
+		b.Start.Unpack = f.Floor.Unpack * float64(i.Bytes) / float64(f.Image.Bytes)
+		b.Start.Serve *= float64(i.Blocks) / float64(f.Image.Blocks)
+		b.Image = i
+		b.Image.Section = f.Image.Section
+	}
+	if system == sim.FullPull {
+		unpack := b.Start.Unpack
+		if b.Start = f.Floor; unpack > 0 {
+			b.Start.Unpack = unpack
+		}
+	}
+	if b.Rate, err = bits(s.c.String("rate")); err == nil {
+		b.Registry, err = bits(s.c.String("registry-rate"))
+	}
+	return b, err
+}
+
+func bits(rate string) (int64, error) {
+	r, err := parseRate(rate)
+	return int64(r), err
+}
+
+// row simulates a burst.
+func (s setting) row(ctx context.Context, b sim.Burst, rate, registry string) (r simRow, err error) {
+	f, err := simulate(ctx, b)
+	if err != nil {
+		return r, err
+	}
+	r = simRow{
+		System: b.System, VMs: b.VMs, Starts: len(f.Starts), Rate: rate, Registry: registry, Image: s.image,
+		Egress: f.Registry, Peers: f.Peers, CPU: f.CPU, Depth: f.Depth, Scale: b.Scale, Wall: f.Wall,
+	}
+	if b.System == sim.Tree {
+		r.Form, r.Stripes = string(b.Form), 1
+		if b.Form == tree.Striped {
+			r.Stripes = 2
+		}
+	}
+	var ready []float64
+	for _, v := range f.Starts {
+		if v.Error != "" {
+			r.Failed++
+			continue
+		}
+		ready = append(ready, v.Ready)
+	}
+	r.First, r.Median, r.P95, r.Max = percentile(ready, 0), median(ready), percentile(ready, 0.95), percentile(ready, 1)
+	r.PerStart = f.Starts
+	fmt.Fprintf(os.Stderr, "%v: READY after %.2f to %.2f s, simulated in %.0f s\n", b, r.First, r.Max, r.Wall)
+	return r, nil
+}
+
+// same is the summary of rows that are not repeated: a seed decides nothing but
+// the order of what happens at one moment.
+func same(rows []simRow) []simRow {
+	out := make([]simRow, len(rows))
+	for i, r := range rows {
+		r.PerStart = nil
+		out[i] = r
+	}
+	return out
+}
+
+// printSim prints rows, and what the paper has beside them.
+func printSim(w io.Writer, rows []simRow, paper func(simRow) string) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "system\tVMs\tstarts\tfirst s\tmedian s\tp95 s\tlast s\tspan s\tMB from registry\tMB from VMs\tCPU s\tdepth\tfailed\tpaper\t")
+	for _, r := range rows {
+		depth := "-"
+		if r.Depth > 0 {
+			depth = strconv.Itoa(r.Depth)
+		}
+		fmt.Fprintf(t, "%s\t%d\t%d\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.0f\t%.0f\t%.0f\t%s\t%d\t%s\t\n", r.name(), r.VMs, r.Starts, r.First, r.Median, r.P95, r.Max, r.Max-r.First,
+			float64(r.Egress)/1e6, float64(r.Peers)/1e6, r.CPU, depth, r.Failed, paper(r))
+	}
+	return t.Flush()
+}
+
+func simConstantsCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "constants",
+		Usage: "measure what work costs on this machine, and keep it for the other figures",
+		Flags: []cli.Flag{
+			&cli.StringSliceFlag{Name: "image", Value: cli.NewStringSlice("b", "c"), Usage: "test `IMAGES`"},
+			&cli.StringFlag{Name: "constants", Usage: "`FILE` that keeps them (default: beside the test images)"},
+			&cli.BoolFlag{Name: "again", Usage: "measure again what is known"},
+		},
+		Action: func(c *cli.Context) error {
+			for i, image := range c.StringSlice("image") {
+				if i > 0 {
+					if err := c.Set("again", "false"); err != nil {
+						return err
+					}
+				}
+				k, err := constantsOf(c, image)
+				if err != nil {
+					return err
+				}
+				if err := k.print(c.App.Writer, image); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}
