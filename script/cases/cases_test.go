@@ -59,7 +59,13 @@ func TestPrinterPrintsWhatGoTestPrints(t *testing.T) {
 }
 
 func TestReport(t *testing.T) {
-	report := func(events string, cases ...string) (string, error) {
+	tested := func(ids ...string) (cases []listed) {
+		for _, id := range ids {
+			cases = append(cases, listed{id: id})
+		}
+		return cases
+	}
+	report := func(events string, cases ...listed) (string, error) {
 		r := newResults()
 		if err := r.read(strings.NewReader(events)); err != nil {
 			t.Fatal(err)
@@ -68,29 +74,40 @@ func TestReport(t *testing.T) {
 		err := r.report(&b, cases)
 		return b.String(), err
 	}
-	out, err := report(run1, "CF-01", "CF-02", "CF-03", "CF-04")
+	out, err := report(run1, tested("CF-01", "CF-02", "CF-03", "CF-04")...)
 	want := "CF-02: p TestCF02: fail\nCF-03: q TestCF03: skip\nCF-04: no test\nskipped: q TestCF03\ncases: 1 of 4 have a passing test\n"
 	if out != want || err == nil {
 		t.Errorf("got %q, %v, want %q", out, err, want)
 	}
 	passes := `{"Action":"pass","Package":"p","Test":"TestCF01"}` + "\n"
-	if _, err := report(passes, "CF-01"); err != nil {
+	if _, err := report(passes, tested("CF-01")...); err != nil {
 		t.Error(err)
 	}
-	if _, err := report(passes+`{"Action":"skip","Package":"p","Test":"TestOther"}`, "CF-01"); err == nil {
+	why := listed{"CF-02", "no such thing"}
+	if out, err := report(passes, listed{id: "CF-01"}, why); err != nil || out != "CF-02: not here: no such thing\ncases: 1 of 1 have a passing test\n" {
+		t.Errorf("%q, %v", out, err)
+	}
+	if out, err := report(passes+`{"Action":"pass","Package":"p","Test":"TestCF02"}`, why); err == nil {
+		t.Errorf("a case that is said not to be here and has a test: %q", out)
+	}
+	if out, err := report(run1, why); err == nil {
+		t.Errorf("a case that is said not to be here and fails: %q", out)
+	}
+	if _, err := report(passes+`{"Action":"skip","Package":"p","Test":"TestOther"}`, tested("CF-01")...); err == nil {
 		t.Error("a skipped test passes")
 	}
 }
 
 func TestReadList(t *testing.T) {
-	read := func(text string) ([]string, error) {
+	read := func(text string) ([]listed, error) {
 		path := filepath.Join(t.TempDir(), "list.md")
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return readList(path)
 	}
-	if got, err := read("| id | must hold |\n| --- | --- |\n| CF-01 | a |\n| RA-02 | see CF-09 |\n"); err != nil || !slices.Equal(got, []string{"CF-01", "RA-02"}) {
+	if got, err := read("| id | must hold |\n| --- | --- |\n| CF-01 | a |\n| RA-02 | see CF-09 |\n| SE-01 | Not here: since. |\n"); err != nil ||
+		!slices.Equal(got, []listed{{"CF-01", ""}, {"RA-02", ""}, {"SE-01", "since."}}) {
 		t.Errorf("got %v, %v", got, err)
 	}
 	if _, err := read("nothing"); err == nil {
@@ -99,7 +116,7 @@ func TestReadList(t *testing.T) {
 	if _, err := read("| CF-01 | a |\n| CF-01 | b |\n"); err == nil {
 		t.Error("a double case is accepted")
 	}
-	if got, err := readList("../../docs/cases.md"); err != nil || len(got) < 26+16 {
+	if got, err := readList("../../docs/cases.md"); err != nil || len(got) != 119 {
 		t.Errorf("the project's list has %d cases, %v", len(got), err)
 	}
 }

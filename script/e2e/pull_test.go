@@ -118,20 +118,39 @@ func TestEveryKindOfFile(t *testing.T) {
 	}
 }
 
-// The pull of containerd 1.6 tells a snapshotter nothing. It cannot be lazy, and
-// works as usual.
-func TestPullWithoutReference(t *testing.T) {
+// The pull of containerd 1.6 tells a snapshotter nothing. It cannot be lazy,
+// works as usual, and log and metrics say why.
+func TestKC02_PullWithoutReference(t *testing.T) {
 	v := newVM(t, lab.Debian, "", lab.DaemonConfig{})
 	img := v.made("shapes", shapes()...)
 	v.check(v.Pull(t.Context(), "faasnet", img.lazy))
 	v.check(v.RunReady(t.Context(), "faasnet", img.lazy))
 	v.sameRunning(img)
+	v.unpacked(img.lazy, "invalid_labels")
 }
 
-// An image of 127 layers, the index layer among them.
-func TestManyLayers(t *testing.T) {
+// unpacked checks that log and metrics give the reason why no layer is lazy.
+func (v *vm) unpacked(ref, reason string) {
+	v.Helper()
+	if n, want := v.logged("layer is unpacked as usual", "reason="+reason), len(must(v.Layers(v.Context(), ref))(v)); n != want {
+		v.Errorf("the log gives the reason %s %d times for %d layers", reason, n, want)
+	}
+	series := map[string]float64{}
+	for name, value := range must(v.daemon.Metrics(v.Context()))(v) {
+		if strings.Contains(name, reason) {
+			series[name] = value
+		}
+	}
+	if len(series) != 1 {
+		v.Errorf("metrics with the reason %s: %v", reason, series)
+	}
+}
+
+// An image of 127 layers, the index layer among them, in a repository whose name
+// has 200 bytes: what is said of a layer fits into labels, what is mounted into a page.
+func TestKC01_KC05_ManyLayersAndALongName(t *testing.T) {
 	v := newVM(t, lab.Current, "", lab.DaemonConfig{})
-	img := v.made("many", many(125)...)
+	img := v.made("many"+strings.Repeat("-name", 39)+"s", many(125)...)
 	v.check(v.Pull(t.Context(), "faasnet", img.lazy))
 	if n := len(must(v.Layers(t.Context(), img.lazy))(t)); n != 127 {
 		t.Errorf("the image has %d layers", n)
@@ -172,7 +191,7 @@ func TestBaseAfterDerived(t *testing.T) {
 
 // Converted and ordinary layers in any order make the tree that overlayfs makes
 // of them, and those that can stay lazy do.
-func TestMixedLayers(t *testing.T) {
+func TestKC08_MixedLayers(t *testing.T) {
 	v := newVM(t, lab.Current, "", lab.DaemonConfig{})
 	img := v.made("shapes", shapes()...)
 	for _, lazy := range [][]bool{
@@ -208,24 +227,13 @@ func count(values []bool, v bool) (n int) {
 }
 
 // An image that is not ours is unpacked as usual, and log and metrics say why.
-func TestOrdinaryImage(t *testing.T) {
+func TestKC02_OrdinaryImage(t *testing.T) {
 	v := newVM(t, lab.Current, "", lab.DaemonConfig{})
 	img := v.made("shapes", shapes()...)
 	v.check(v.Pull(t.Context(), "faasnet", img.plain))
 	v.check(v.RunReady(t.Context(), "faasnet", img.plain))
 	v.same(v.Containerd, img.plain, img.plain)
-	if n, want := v.logged("layer is unpacked as usual", "reason=not_converted"), len(must(v.Layers(t.Context(), img.plain))(t)); n != want {
-		t.Errorf("the log gives the reason %d times for %d layers", n, want)
-	}
-	series := map[string]float64{}
-	for name, value := range must(v.daemon.Metrics(t.Context()))(t) {
-		if strings.Contains(name, "not_converted") {
-			series[name] = value
-		}
-	}
-	if len(series) != 1 {
-		t.Errorf("metrics with the reason: %v", series)
-	}
+	v.unpacked(img.plain, "not_converted")
 }
 
 // A container may be stopped with the daemon, and started again: what was

@@ -134,8 +134,11 @@ func (p *Proc) Kill() {
 
 // Stop asks the process to end and kills it when it has not after patience;
 // that is an error.
-func (p *Proc) Stop(patience time.Duration) error {
-	_ = p.cmd.Process.Signal(unix.SIGTERM)
+func (p *Proc) Stop(patience time.Duration) error { return p.End(unix.SIGTERM, patience) }
+
+// End is Stop with another signal.
+func (p *Proc) End(with unix.Signal, patience time.Duration) error {
+	_ = p.cmd.Process.Signal(with)
 	select {
 	case <-p.done:
 		return nil
