@@ -44,7 +44,7 @@ func (m *micros) layers(ctx context.Context, _ []string) error {
 // layersOf measures one image on a new VM: Prepare of the first container when
 // only the pull has been (first), that of a container when nothing is mounted
 // (prepare) and when another one has the image (shared), and overlayfs's own
-// mount (mount).
+// mount (mount). All but the first are medians of some rounds.
 func (m *micros) layersOf(ctx context.Context, system, image string, layers, rep int) (err error) {
 	var fleet lab.Fleet
 	if system == ours {
@@ -64,24 +64,40 @@ func (m *micros) layersOf(ctx context.Context, system, image string, layers, rep
 	row := func(state string, t time.Duration) error {
 		return m.add(microRow{microPlan: microPlan{Name: "layers", System: system, State: state, Size: layers}, Rep: rep, Value: t.Seconds(), Unit: seconds})
 	}
-	err = row("first", o.prepare)
+	if err := row("first", o.prepare); err != nil {
+		return err
+	}
 	if system == ours {
-		err = errors.Join(err, v.local(ctx, layers), o.close(ctx), v.unmounted(ctx))
-	} else {
-		err = errors.Join(err, o.close(ctx))
+		err = v.local(ctx, layers)
 	}
-	if err != nil {
+	if err := errors.Join(err, o.close(ctx)); err != nil {
 		return err
 	}
-	one, err := v.open(ctx, ref)
-	if err != nil {
-		return err
+	rounds := 5 // each is milliseconds
+	if m.quick {
+		rounds = 1
 	}
-	two, err := v.open(ctx, ref)
-	if err != nil {
-		return err
+	var prepare, shared, mounted []time.Duration
+	for range rounds {
+		if system == ours {
+			if err := v.unmounted(ctx); err != nil {
+				return err
+			}
+		}
+		one, err := v.open(ctx, ref)
+		if err != nil {
+			return err
+		}
+		two, err := v.open(ctx, ref)
+		if err != nil {
+			return err
+		}
+		prepare, shared, mounted = append(prepare, one.prepare), append(shared, two.prepare), append(mounted, one.mount)
+		if err := errors.Join(two.close(ctx), one.close(ctx)); err != nil {
+			return err
+		}
 	}
-	return errors.Join(row("prepare", one.prepare), row("shared", two.prepare), row("mount", one.mount), two.close(ctx), one.close(ctx))
+	return errors.Join(row("prepare", median(prepare)), row("shared", median(shared)), row("mount", median(mounted)))
 }
 
 // unmounted waits until our daemon has nothing mounted.

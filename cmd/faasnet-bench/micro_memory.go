@@ -3,10 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"os"
-	"strconv"
-	"strings"
 
 	"github.com/faasnet/faasnet/cmd/faasnet-bench/internal/micro"
 	"github.com/faasnet/faasnet/script/lab"
@@ -28,6 +24,9 @@ func (m *micros) memory(ctx context.Context, _ []string) error {
 	all := []microImage{layered(micro.Layered{Layers: 1, Files: layerFiles})}
 	for i := range functions[len(functions)-1] {
 		all = append(all, layered(micro.Layered{Layers: targetLayers, Files: 100, Blob: 1 << 20, Seed: 1 + i}))
+	}
+	if err := m.memoryReading(ctx); err != nil {
+		return err
 	}
 	if err := m.serve(ctx, all...); err != nil {
 		return err
@@ -63,16 +62,7 @@ func (m *micros) memoryOnce(ctx context.Context, all []microImage, functions []i
 				return err
 			}
 		}
-		f, err := memoryOf(v.Daemon.Pid())
-		if err != nil {
-			return err
-		}
-		for _, what := range []struct{ name, field string }{{"", "VmRSS"}, {"-anon", "RssAnon"}, {"-peak", "VmHWM"}} {
-			if err := m.add(microRow{microPlan: plan(layers, what.name), Rep: rep, Value: f[what.field], Unit: "MiB"}); err != nil {
-				return err
-			}
-		}
-		return nil
+		return m.addMemory(v.Daemon, plan(layers, ""), rep)
 	}
 	if err := v.use(ctx, first.ref(ours)); err != nil {
 		return err
@@ -106,24 +96,4 @@ func (v *microVM) use(ctx context.Context, ref string) error {
 	}
 	_, err = v.Run(ctx, "/bin/sh", "-c", `find "$0" -xdev -name 'file00*' -exec cat {} + | cat >/dev/null`, o.dir)
 	return err
-}
-
-// memoryOf reads the fields of /proc/PID/status that are in kB, in MiB.
-func memoryOf(pid int) (map[string]float64, error) {
-	p, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return nil, err
-	}
-	fields := map[string]float64{}
-	for line := range strings.Lines(string(p)) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-		if kb, ok := strings.CutSuffix(value, " kB"); ok {
-			n, err := strconv.ParseFloat(strings.TrimSpace(kb), 64)
-			if err != nil {
-				return nil, fmt.Errorf("%s of process %d: %w", name, pid, err)
-			}
-			fields[name] = n / (1 << 10)
-		}
-	}
-	return fields, nil
 }
