@@ -119,8 +119,7 @@ func figure14From(files []string, to string) ([]figure14Sum, error) {
 	return out.Summary, nil
 }
 
-// sum14 leaves out what was measured with one stripe, or with other rates than
-// most: a line is of one system.
+// sum14 leaves out what was measured with one stripe: a line is of one system.
 func sum14(rows []burstRow) (out []figure14Sum) {
 	faasnet := map[burstPlan]float64{}
 	bare := func(p burstPlan) burstPlan {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -116,7 +117,7 @@ func (b *bursts) figure16(ctx context.Context, reps int, out *report[figure16Row
 	return b.each(ctx, reps, func(row burstRow) error {
 		i := innerVM(row.PerVM)
 		if i < 0 {
-			return fmt.Errorf("no VM reads from another one and is read from by two")
+			return errors.New("no VM reads from another one and is read from by another")
 		}
 		r := figure16Row{
 			System: row.System, Form: row.Form, Stripes: row.Stripes, VMs: row.VMs, Image: row.Image, Rate: row.Rate, Full: row.Full, Rep: row.Rep,
@@ -153,7 +154,7 @@ func innerVM(vms []burstVM) (index int) {
 	return index
 }
 
-// window sums up what went in and out in windows of so many seconds, in bytes
+// windows gives what went in and out in windows of so many seconds, in bytes
 // a second.
 func (r figure16Row) windows(seconds float64) (at, in, out []float64) {
 	last := figure16Sample{}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/faasnet/faasnet/script/lab"
@@ -45,7 +46,7 @@ func (b *burst) lookOn(ctx context.Context, begin time.Time) (end func() error, 
 }
 
 func (t *traffic) follow(ctx context.Context, begin time.Time, counters *lab.Traffics, links []*lab.Net) (err error) {
-	defer counters.Close() // only read
+	defer func() { err = errors.Join(err, counters.Close()) }()
 	time.Sleep(time.Until(begin))
 	first, err := counters.Read(links...)
 	if err != nil {

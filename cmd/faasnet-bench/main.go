@@ -43,6 +43,7 @@ func newApp() *cli.App {
 			imagesCommand(),
 			microCommand(),
 			simCommand(),
+			reportCommand(),
 
 			// Those that others run as processes of their own.
 			relayVMCommand(),
