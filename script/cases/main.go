@@ -4,7 +4,8 @@
 //	cases check -list LIST FILE...           fail where a case of LIST has no passing test in FILEs, or a test was skipped
 //
 // A test proves the cases whose ids stand in its name or a subtest's, with or
-// without the dash: TestCF01_HardLinkToSymlink, "RA-03 token expires".
+// without the dash: TestCF01_HardLinkToSymlink, "RA-03 token expires". A case of LIST
+// that begins with "Not here:" has no test, and check prints why.
 package main
 
 import (
