@@ -11,6 +11,8 @@ containerd        release 1.6, pulled through by faasnet pull
 runc              runs containers
 docker-registry   the registry of demo, tests and bench
 stargz-snapshotter  ctr-remote, the conversion that ours is compared with
+erofs-utils       containerd's EROFS snapshotter, which ours is compared with
+zlib1g-dev        the soci snapshotter, which ours is compared with
 iproute2          links of simulated hosts
 etcd-server       the journal of the coordinator, in tests
 zstd              a second reader of our layers

@@ -3,6 +3,7 @@ package rivals
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -24,13 +25,21 @@ type goModule struct {
 	requires      []string // what main needs besides, as `go mod edit -require` takes it
 }
 
-// install builds dir/program, unless it is there.
+// file is the program's name in its directory: another version or another
+// main is another file.
+func (m goModule) file() string {
+	const enough = 4
+	sum := sha256.Sum256([]byte(m.main + strings.Join(m.requires, "")))
+	return fmt.Sprintf("%s-%s-%x", m.program, m.version, sum[:enough])
+}
+
+// install builds the program in dir, unless it is there.
 func (m goModule) install(ctx context.Context, dir string, log io.Writer) error {
-	if exists(filepath.Join(dir, m.program)) {
+	if exists(filepath.Join(dir, m.file())) {
 		return nil
 	}
 	fmt.Fprintf(log, "building %s of %s %s\n", m.program, m.path, m.version)
-	source := filepath.Join(dir, m.program+".src")
+	source := filepath.Join(dir, m.file()+".src")
 	if err := os.MkdirAll(source, 0o755); err != nil {
 		return err
 	}
@@ -57,7 +66,7 @@ func (m goModule) install(ctx context.Context, dir string, log io.Writer) error 
 	if _, err := golang(ctx, source, "build", "-mod=mod", "-o", made, "."); err != nil {
 		return err
 	}
-	return os.Rename(made, filepath.Join(dir, m.program))
+	return os.Rename(made, filepath.Join(dir, m.file()))
 }
 
 // write lays out the main module: upstream's go.mod without its name and what

@@ -14,25 +14,26 @@ var sociMain string
 
 const sociVersion = "v0.16.1"
 
-// soci is the soci-snapshotter with its defaults: layers stay as they are, and
-// an index beside them (of version 2, part of the image) says where files lie.
-// Layers below 10 MiB have none, as by default, and are unpacked.
+// soci is the soci-snapshotter: layers stay as they are, and an index beside
+// them (of version 2, part of the image) says where files lie. Layers below
+// 10 MiB have none, as by default, and are unpacked. Its database, which it
+// makes anew with each start, is not synced to the disk, which makes it faster.
 func soci() System {
-	program := goModule{path: "github.com/awslabs/soci-snapshotter", version: sociVersion, program: "soci-" + sociVersion, main: sociMain}
+	program := goModule{path: "github.com/awslabs/soci-snapshotter", version: sociVersion, program: "soci", main: sociMain}
 	return System{
-		Name: "soci", Snapshotter: "soci", Tag: "soci", Install: program.install,
+		Name: "soci", Snapshotter: "soci", Tag: "soci-" + sociVersion, Install: program.install,
 		Convert: func(ctx context.Context, c Conversion) error {
 			fmt.Fprintln(c.Log, "making the soci index")
-			_, err := c.Host.Run(ctx, filepath.Join(c.Programs, program.program), "-address", c.Containerd.Address(), "-root", c.Host.Dir(), "-convert", c.Source, c.Target)
+			_, err := c.Host.Run(ctx, filepath.Join(c.Programs, program.file()), "-address", c.Containerd.Address(), "-root", c.Host.Dir(), "-convert", c.Source, c.Target)
 			if err != nil {
 				return err
 			}
 			return c.Push(ctx)
 		},
 		Start: func(ctx context.Context, vm *lab.Host, programs, registry string) (*lab.Plugin, error) {
-			config := fmt.Sprintf("# soci-snapshotter %s\n[content_store]\ncontainerd_address = %q\n[[resolver.host.%q.mirrors]]\nhost = %q\ninsecure = true\n",
+			config := fmt.Sprintf("# soci-snapshotter %s\nmetadata_db_no_sync = true\n[content_store]\ncontainerd_address = %q\n[[resolver.host.%q.mirrors]]\nhost = %q\ninsecure = true\n",
 				sociVersion, vm.ContainerdAddress(), registry, "http://"+registry)
-			return daemon(ctx, vm, "soci", filepath.Join(programs, program.program), config)
+			return daemon(ctx, vm, "soci", filepath.Join(programs, program.file()), config)
 		},
 	}
 }

@@ -27,13 +27,13 @@ func stargzWithoutBackground() System {
 func stargzWith(name, more string) System {
 	program := goModule{
 		path: "github.com/containerd/stargz-snapshotter", version: stargzVersion,
-		program: "containerd-stargz-grpc-" + stargzVersion, main: stargzMain, requires: []string{"github.com/pelletier/go-toml/v2@v2.4.3"},
+		program: "containerd-stargz-grpc", main: stargzMain, requires: []string{"github.com/pelletier/go-toml/v2@v2.4.3"},
 	}
 	return System{
 		Name: name, Snapshotter: "stargz", Tag: "estargz", Convert: optimize, Install: program.install,
 		Start: func(ctx context.Context, vm *lab.Host, programs, registry string) (*lab.Plugin, error) {
 			config := fmt.Sprintf("# stargz-snapshotter %s\n%s[[resolver.host.%q.mirrors]]\nhost = %q\ninsecure = true\n", stargzVersion, more, registry, registry)
-			return daemon(ctx, vm, "stargz", filepath.Join(programs, program.program), config)
+			return daemon(ctx, vm, "stargz", filepath.Join(programs, program.file()), config)
 		},
 	}
 }
