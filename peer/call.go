@@ -148,26 +148,37 @@ func (c *conn) replyPiece(h header, in *bufio.Reader) error {
 		_, err := in.Discard(int(h.size))
 		return err
 	}
+	for left := int(h.size); left > 0; left -= pieceSize {
+		c.low.want(min(left, pieceSize) - in.Buffered())
+		if err := k.read(min(left, pieceSize), left, in); err != nil {
+			return err
+		}
+	}
+	c.r.metrics.received.Add(int64(h.size))
+	return nil
+}
+
+// read reads n bytes of a DATA of which so many are left.
+func (k *call) read(n, left int, in *bufio.Reader) error {
 	k.mu.Lock()
-	n, gone := k.n, k.gone || k.done
-	if !gone && n+int(h.size) > len(k.dst) {
+	at, gone := k.n, k.gone || k.done
+	if !gone && at+left > len(k.dst) {
 		k.mu.Unlock()
 		return fmt.Errorf("%v: more than %d bytes: %w", k.ref, len(k.dst), errProtocol)
 	}
 	k.reading = !gone
 	k.mu.Unlock()
 	if gone {
-		_, err := in.Discard(int(h.size))
+		_, err := in.Discard(n)
 		return err
 	}
-	_, err := io.ReadFull(in, k.dst[n:n+int(h.size)])
+	_, err := io.ReadFull(in, k.dst[at:at+n])
 	k.change(func() {
 		k.reading = false
 		if err == nil {
-			k.n += int(h.size)
+			k.n += n
 		}
 	})
-	c.r.metrics.received.Add(int64(h.size))
 	return err
 }
 

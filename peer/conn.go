@@ -29,6 +29,7 @@ type conn struct {
 	bytes  atomic.Int64 // that came
 
 	stirred time.Time // the reader's
+	low     lowat     // the reader's
 
 	ctx    context.Context //nolint:containedctx // ends with the connection
 	cancel context.CancelCauseFunc
@@ -59,7 +60,7 @@ type conn struct {
 
 func newConn(r *Relay, c net.Conn, vm string, dialed bool) *conn {
 	k := &conn{
-		r: r, net: c, vm: vm, dialed: dialed, out: newWriter(c, r.uplink),
+		r: r, net: c, vm: vm, dialed: dialed, out: newWriter(c, r.uplink), low: newLowat(c),
 		calls: map[uint32]*call{}, pushed: map[uint32]*incoming{}, leases: map[string]*lease{},
 		grants: map[uint32]*grant{}, serves: map[uint32]*serving{}, sends: map[uint32]*sending{},
 	}
@@ -122,8 +123,10 @@ var errClosed = fmt.Errorf("relay closed: %w", errdefs.ErrUnavailable)
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.net.Read(p)
 	if n > 0 {
-		c.heard.Store(time.Now().UnixNano())
+		now := time.Now()
+		c.heard.Store(now.UnixNano())
 		c.bytes.Add(int64(n))
+		c.low.got(n, now)
 	}
 	return n, err
 }
@@ -204,6 +207,7 @@ func (c *conn) frame(h header, p []byte) error {
 // data takes a piece of a block to where it belongs.
 func (c *conn) data(h header, in *bufio.Reader) error {
 	c.stir()
+	defer c.low.want(0)
 	if h.push() {
 		return c.receivePiece(h, in)
 	}

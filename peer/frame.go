@@ -19,9 +19,10 @@ const headerSize = 12
 // maxPayload bounds the payload of a frame, in bytes.
 const maxPayload = 256 << 10
 
-// pieceSize is the largest DATA that we send, in bytes: small enough that an
-// on-demand block waits for one piece only, large enough that system calls cost
-// little.
+// pieceSize is the largest DATA that we send on a slow connection, in bytes: small
+// enough that an on-demand block waits for one piece only, large enough that system
+// calls cost little. It is also how much of a block is received before it is passed
+// on, however large the DATA.
 const pieceSize = 64 << 10
 
 // kind is the type of a frame.

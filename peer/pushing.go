@@ -136,36 +136,15 @@ func (c *conn) wants(handle uint32, ref block.Ref) bool {
 // sendPush announces a block together with its first piece: the other side waits
 // for it from then on.
 func (c *conn) sendPush(ctx context.Context, tag uint32, m push, tap block.Tap, s *sending) {
-	announced := false
-	t := transfer{class: s.class, header: header{kind: frameData, flags: flagPush, tag: tag}, stream: s.stream}
-	err := c.sendTap(ctx, t, &opening{Tap: tap, first: func() error {
-		announced = true
-		body := m.marshal()
-		return c.out.send(ctx, s.class(), &packet{
-			header: header{framePush, 0, tag, uint32(len(body))}, stream: t.stream, body: body,
-		})
-	}}, func() {})
-	if announced {
+	body := m.marshal()
+	t := transfer{
+		class: s.class, header: header{kind: frameData, flags: flagPush, tag: tag}, stream: s.stream,
+		before: append(header{framePush, 0, tag, uint32(len(body))}.append(nil), body...),
+	}
+	err := c.sendTap(ctx, &t, tap, func() {})
+	if t.before == nil {
 		c.finish(flagPush, tag, err)
 	}
-}
-
-// opening calls first before the first piece of a tap.
-type opening struct {
-	block.Tap
-	first func() error
-}
-
-func (o *opening) Next(ctx context.Context) ([]byte, error) {
-	p, err := o.Tap.Next(ctx)
-	if err == nil && o.first != nil {
-		err = o.first()
-		o.first = nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return p, nil
 }
 
 var errNotWanted = fmt.Errorf("not wanted: %w", errdefs.ErrAborted)

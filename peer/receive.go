@@ -161,17 +161,24 @@ func (c *conn) receivePiece(h header, in *bufio.Reader) error {
 	if i.n+int(h.size) > i.ref.Size {
 		return fmt.Errorf("%v: more than %d bytes: %w", i.ref, i.ref.Size, errProtocol)
 	}
-	if a, ok := i.sink.(*adopted); ok && !a.begin() {
-		c.unwant(h.tag, i)
-		_, err := in.Discard(int(h.size))
-		return err
-	}
-	if _, err := io.ReadFull(in, i.sink.Buffer()[i.n:i.n+int(h.size)]); err != nil {
-		return err
-	}
-	i.n += int(h.size)
-	if !i.sink.Arrived(i.n) {
-		c.unwant(h.tag, i)
+	for left := int(h.size); left > 0; {
+		if a, ok := i.sink.(*adopted); ok && !a.begin() {
+			c.unwant(h.tag, i)
+			_, err := in.Discard(left)
+			return err
+		}
+		n := min(left, pieceSize)
+		c.low.want(n - in.Buffered())
+		if _, err := io.ReadFull(in, i.sink.Buffer()[i.n:i.n+n]); err != nil {
+			return err
+		}
+		i.n += n
+		left -= n
+		if !i.sink.Arrived(i.n) {
+			c.unwant(h.tag, i)
+			_, err := in.Discard(left)
+			return err
+		}
 	}
 	return nil
 }

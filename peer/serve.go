@@ -167,7 +167,7 @@ func (c *conn) answer(ctx context.Context, tag uint32, function string, m get, s
 			return
 		}
 		defer tap.Close()
-		err = c.sendTap(ctx, t, tap, func() {
+		err = c.sendTap(ctx, &t, tap, func() {
 			c.out.say(frameNotYet, 0, tag, appendPath(nil, c.r.waits.path(m.ref.Sum)))
 		})
 	}

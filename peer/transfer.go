@@ -14,14 +14,7 @@ import (
 
 // sendFile sends a stored block.
 func (c *conn) sendFile(ctx context.Context, t transfer, f *os.File, size int) error {
-	for n := 0; n < size; n += pieceSize {
-		m := min(size-n, pieceSize)
-		t.header.size = uint32(m)
-		if err := c.out.send(ctx, t.class(), &packet{header: t.header, stream: t.stream, file: f, offset: int64(n)}); err != nil {
-			return err
-		}
-	}
-	return nil
+	return c.out.send(ctx, t.class(), &packet{header: t.header, stream: t.stream, file: f, left: size})
 }
 
 // transfer is what the DATA of one block have in common.
@@ -29,11 +22,12 @@ type transfer struct {
 	class  func() class
 	header header
 	stream uint64
+	before []byte // frames that go out with the first DATA; nil once they have
 }
 
 // sendTap sends a block while it arrives, and calls wait now and then while
 // nothing does.
-func (c *conn) sendTap(ctx context.Context, t transfer, tap block.Tap, wait func()) error {
+func (c *conn) sendTap(ctx context.Context, t *transfer, tap block.Tap, wait func()) error {
 	for {
 		p, err := c.next(ctx, tap, wait)
 		if errors.Is(err, io.EOF) {
@@ -43,9 +37,14 @@ func (c *conn) sendTap(ctx context.Context, t transfer, tap block.Tap, wait func
 			return err
 		}
 		for len(p) > 0 {
-			n := min(len(p), pieceSize)
+			n := min(len(p), c.out.frame())
 			t.header.size = uint32(n)
-			if err := c.out.send(ctx, t.class(), &packet{header: t.header, stream: t.stream, body: p[:n:n]}); err != nil {
+			q := &packet{header: t.header, stream: t.stream, before: t.before, body: p[:n:n]}
+			err := c.out.send(ctx, t.class(), q)
+			if !q.dropped {
+				t.before = nil
+			}
+			if err != nil {
 				return err
 			}
 			p = p[n:]

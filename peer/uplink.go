@@ -55,9 +55,8 @@ func (u *uplink) sent(h how, n int) { u.bytes[h].Add(int64(n)) }
 
 // sendFile sends n bytes of f at off, without copying them through this process
 // where the connection is a bare one.
-func (u *uplink) sendFile(c net.Conn, f *os.File, off int64, n int) error {
-	tcp, ok := c.(syscall.Conn)
-	if !ok {
+func (u *uplink) sendFile(c net.Conn, raw syscall.RawConn, f *os.File, off int64, n int) error {
+	if raw == nil {
 		buf := make([]byte, n)
 		if _, err := f.ReadAt(buf, off); err != nil {
 			return err
@@ -66,12 +65,8 @@ func (u *uplink) sendFile(c net.Conn, f *os.File, off int64, n int) error {
 		u.sent(copied, n)
 		return err
 	}
-	raw, err := tcp.SyscallConn()
-	if err != nil {
-		return err
-	}
 	var failed error
-	err = raw.Write(func(fd uintptr) bool {
+	err := raw.Write(func(fd uintptr) bool {
 		for n > 0 {
 			sent, err := unix.Sendfile(int(fd), int(f.Fd()), &off, n)
 			switch {
@@ -95,4 +90,55 @@ func (u *uplink) sendFile(c net.Conn, f *os.File, off int64, n int) error {
 		return err
 	}
 	return failed
+}
+
+// rawOf returns the socket below a connection, nil if there is none, or TLS between.
+func rawOf(c net.Conn) syscall.RawConn {
+	s, ok := c.(syscall.Conn)
+	if !ok {
+		return nil
+	}
+	raw, err := s.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	return raw
+}
+
+// sendMore sends what is before a part of a file, and lets the kernel wait for that
+// with the last packet.
+func sendMore(raw syscall.RawConn, bufs [][]byte) error {
+	var failed error
+	err := raw.Write(func(fd uintptr) bool {
+		for len(bufs) > 0 {
+			n, err := unix.SendmsgBuffers(int(fd), bufs, nil, nil, unix.MSG_MORE|unix.MSG_NOSIGNAL)
+			switch {
+			case err == unix.EAGAIN:
+				return false
+			case err == unix.EINTR:
+				continue
+			case err != nil:
+				failed = fmt.Errorf("sendmsg: %w", err)
+				return true
+			}
+			bufs = rest(bufs, n)
+		}
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	return failed
+}
+
+// rest takes the first n bytes off.
+func rest(bufs [][]byte, n int) [][]byte {
+	for len(bufs) > 0 && n >= len(bufs[0]) {
+		n -= len(bufs[0])
+		bufs = bufs[1:]
+	}
+	if n > 0 {
+		bufs[0] = bufs[0][n:]
+	}
+	return bufs
 }

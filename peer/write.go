@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -28,29 +29,40 @@ const (
 // pile up asks much and reads nothing.
 const maxControl = 8192
 
-// batch bounds the payload of one write, in bytes. A control frame or an answer
-// waits behind one at most.
+// batch bounds the payload of one write of several frames, in bytes. A control
+// frame or an answer waits behind one write at most.
 const batch = 128 << 10
 
 // writeTimeout ends a connection whose other side does not read.
 const writeTimeout = 15 * time.Second
 
-// packet is a frame to be sent. Its payload is body, or part of a file.
+// packet is a frame to be sent, whose payload is body, or a part of a file that
+// goes out in as many frames as that takes.
 type packet struct {
 	header
 	stream uint64 // of the transfer it belongs to
+	before []byte // frames that go out right before it
 	body   []byte
 	file   *os.File
 	offset int64
+	left   int        // bytes of the file
 	done   chan error // of capacity 1; nil: nobody waits
+
+	// Guarded by writer.mu.
+	busy     bool // a frame of the file is being sent
+	unwanted bool // no further one
+	dropped  bool // nothing of it was sent; never said of a file
 }
 
 // writer sends the frames of one connection by class, those of the transfer that
 // began first before others of the class: one block that is whole is worth more
 // than two halves.
 type writer struct {
-	conn net.Conn
-	up   *uplink
+	conn  net.Conn
+	raw   syscall.RawConn // of conn; nil: it is none of the kernel's
+	up    *uplink
+	until time.Time // write deadline
+	pace  sendPace
 
 	mu     sync.Mutex // guards queue and err
 	queue  [classes][]*packet
@@ -59,7 +71,9 @@ type writer struct {
 }
 
 func newWriter(c net.Conn, up *uplink) *writer {
-	return &writer{conn: c, up: up, filled: make(chan struct{}, 1)}
+	w := &writer{conn: c, raw: rawOf(c), up: up, filled: make(chan struct{}, 1)}
+	w.pace.frame.Store(pieceSize)
+	return w
 }
 
 // say queues a control frame. It never waits.
@@ -77,16 +91,27 @@ func (w *writer) send(ctx context.Context, c class, p *packet) error {
 		return err
 	case <-ctx.Done():
 	}
-	if !w.drop(p) { // it is being sent
+	if !w.drop(p) { // it, or a frame of it, is being sent
 		return errors.Join(ctx.Err(), <-p.done)
 	}
 	return ctx.Err()
 }
 
-// drop takes p out of the queue, if it is there.
+// drop takes p out of the queue, if it is there and nothing of it is being sent.
 func (w *writer) drop(p *packet) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if p.busy {
+		p.unwanted = true
+		return false
+	}
+	there := w.remove(p)
+	p.dropped = there && p.file == nil
+	return there
+}
+
+// remove is called with mu held.
+func (w *writer) remove(p *packet) bool {
 	for c := range w.queue {
 		if i := slices.Index(w.queue[c], p); i >= 0 {
 			w.queue[c] = slices.Delete(w.queue[c], i, i+1)
@@ -172,15 +197,38 @@ func (w *writer) loop(ctx context.Context) error {
 				return context.Cause(ctx)
 			}
 		}
+		began := time.Now()
 		err := w.write(ctx, b)
+		if w.pace.learn(b.data, time.Since(began)) {
+			w.keepPace()
+		}
 		for _, p := range b.packets {
-			if p.done != nil {
-				p.done <- err
-			}
+			w.written(p, err)
 		}
 		if err != nil {
 			return err
 		}
+	}
+}
+
+// written is told that p was sent, or a frame of its file.
+func (w *writer) written(p *packet, err error) {
+	if p.file != nil {
+		w.mu.Lock()
+		p.busy = false
+		p.offset += int64(p.size)
+		p.left -= int(p.size)
+		over := err != nil || p.left == 0 || p.unwanted
+		if over {
+			w.remove(p)
+		}
+		w.mu.Unlock()
+		if !over {
+			return
+		}
+	}
+	if p.done != nil {
+		p.done <- err
 	}
 }
 
@@ -192,7 +240,7 @@ type bundle struct {
 	bufs    net.Buffers
 }
 
-// next takes the most urgent packets.
+// next takes the most urgent packets. One with a file stays in the queue.
 func (w *writer) next(b *bundle) error {
 	clear(b.packets)
 	b.packets, b.data = b.packets[:0], 0
@@ -204,18 +252,22 @@ func (w *writer) next(b *bundle) error {
 	for c := range w.queue {
 		n := 0
 		for _, p := range w.queue[c] {
+			if p.file != nil {
+				p.size = uint32(min(p.left, w.frame()))
+			}
 			if len(b.packets) >= 64 || class(c) != control && b.data > 0 && b.data+int(p.size) > batch {
 				break
 			}
-			n++
 			b.packets = append(b.packets, p)
 			if class(c) != control {
 				b.data += int(p.size)
 			}
 			if p.file != nil {
+				p.busy = true
 				w.queue[c] = slices.Delete(w.queue[c], 0, n)
 				return nil
 			}
+			n++
 		}
 		w.queue[c] = slices.Delete(w.queue[c], 0, n)
 	}
@@ -233,6 +285,7 @@ func (w *writer) write(ctx context.Context, b *bundle) error {
 	memory := 0
 	for _, p := range b.packets {
 		at := len(b.heads)
+		b.heads = append(b.heads, p.before...)
 		b.heads = p.header.append(b.heads)
 		b.bufs = append(b.bufs, b.heads[at:])
 		if p.file != nil {
@@ -244,16 +297,25 @@ func (w *writer) write(ctx context.Context, b *bundle) error {
 			}
 		}
 	}
-	if err := w.conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
-		return err
+	if now := time.Now(); w.until.Sub(now) < writeTimeout-time.Second { // a timer costs more than the time of day
+		w.until = now.Add(writeTimeout)
+		if err := w.conn.SetWriteDeadline(w.until); err != nil {
+			return err
+		}
 	}
-	bufs := b.bufs // WriteTo uses its receiver up
-	if _, err := bufs.WriteTo(w.conn); err != nil {
-		return err
+	if file != nil && w.raw != nil {
+		if err := sendMore(w.raw, b.bufs); err != nil {
+			return err
+		}
+	} else {
+		bufs := b.bufs // WriteTo uses its receiver up
+		if _, err := bufs.WriteTo(w.conn); err != nil {
+			return err
+		}
 	}
 	w.up.sent(fromMemory, memory)
 	if file == nil {
 		return nil
 	}
-	return w.up.sendFile(w.conn, file.file, file.offset, int(file.size))
+	return w.up.sendFile(w.conn, w.raw, file.file, file.offset, int(file.size))
 }
