@@ -121,6 +121,7 @@ var errClosed = fmt.Errorf("relay closed: %w", errdefs.ErrUnavailable)
 
 // Read is that of the network, and notes that the other side lives.
 func (c *conn) Read(p []byte) (int, error) {
+	c.low.read()
 	n, err := c.net.Read(p)
 	if n > 0 {
 		now := time.Now()

@@ -13,7 +13,8 @@ import (
 // each costs more CPU time than all the rest. It belongs to the reader.
 type lowat struct {
 	raw syscall.RawConn // nil: nothing is done
-	set int             // SO_RCVLOWAT
+	set int             // SO_RCVLOWAT; never more than is to come
+	due int             // bytes that are to come before there is anything to do
 
 	since time.Time // of the pace
 	bytes int       // that came since then
@@ -34,6 +35,7 @@ func newLowat(c net.Conn) lowat { return lowat{raw: rawOf(c), set: 1} }
 
 // got takes that n bytes came.
 func (l *lowat) got(n int, now time.Time) {
+	l.due -= n
 	l.bytes += n
 	d := now.Sub(l.since)
 	if d < lowatOver {
@@ -48,6 +50,18 @@ func (l *lowat) got(n int, now time.Time) {
 // want says that n bytes are to come before there is anything to do; at most the
 // rest of what is being read, since nobody knows what follows.
 func (l *lowat) want(n int) {
+	l.due = n
+	l.put(n)
+}
+
+// read is told that the reader goes on to read.
+func (l *lowat) read() {
+	if l.due < l.set { // it would sleep for ever
+		l.put(l.due)
+	}
+}
+
+func (l *lowat) put(n int) {
 	if l.raw == nil {
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"io"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ type counted struct {
 }
 
 func (c *counted) Read(p []byte) (int, error) {
+	c.low.read()
 	n, err := c.Reader.Read(p)
 	if n > 0 {
 		c.calls++
@@ -48,8 +50,11 @@ func TestReaderSleepsUntilThereIsEnough(t *testing.T) {
 		}
 	}
 	low.pace = 1 << 20
-	for range 3 {
+	for i := range 4 {
 		go dribble(want)
+		if i > 0 { // a part of it is there already
+			time.Sleep(time.Duration(i) * time.Millisecond)
+		}
 		low.want(size)
 		got := make([]byte, size)
 		if _, err := io.ReadFull(buffered, got); err != nil || !bytes.Equal(got, want) {
@@ -62,14 +67,51 @@ func TestReaderSleepsUntilThereIsEnough(t *testing.T) {
 		}
 		low.pace = 1 << 20
 	}
-	t.Logf("%d reads for 3 times %d packets", in.calls, size>>10)
-	if in.calls > 3*12 { // 4 KiB at first, then the rest, which may be there in parts
+	t.Logf("%d reads for 4 times %d packets", in.calls, size>>10)
+	if in.calls > 4*12 { // 4 KiB at first, then the rest, which may be there in parts
 		t.Errorf("%d reads", in.calls)
 	}
 	var now int
 	err := low.raw.Control(func(fd uintptr) { now, _ = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVLOWAT) })
 	if err != nil || now != 1 {
 		t.Errorf("SO_RCVLOWAT is %d, %v", now, err)
+	}
+}
+
+// Whatever part of a piece comes first, the reader does not sleep for more than is
+// to come: nothing else follows.
+func TestReaderDoesNotSleepForTooMuch(t *testing.T) {
+	a, b := pair(t, true)
+	low := newLowat(b)
+	in := bufio.NewReaderSize(&counted{Reader: b, low: &low}, 4<<10)
+	const size = 60 << 10
+	for _, first := range []int{1, 100, 4 << 10, 20 << 10, size - 1, size} {
+		low.pace = 1 << 20
+		if _, err := a.Write(make([]byte, first)); err != nil {
+			t.Fatal(err)
+		}
+		var rest sync.WaitGroup
+		rest.Go(func() {
+			time.Sleep(5 * time.Millisecond)
+			if _, err := a.Write(make([]byte, size-first)); err != nil {
+				t.Error(err)
+			}
+		})
+		if err := b.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		low.want(size - in.Buffered())
+		var err error
+		if first%2 == 0 {
+			_, err = io.ReadFull(in, make([]byte, size))
+		} else {
+			_, err = in.Discard(size)
+		}
+		if err != nil {
+			t.Fatalf("first %d bytes: %v", first, err)
+		}
+		low.want(0)
+		rest.Wait()
 	}
 }
 

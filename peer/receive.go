@@ -163,9 +163,7 @@ func (c *conn) receivePiece(h header, in *bufio.Reader) error {
 	}
 	for left := int(h.size); left > 0; {
 		if a, ok := i.sink.(*adopted); ok && !a.begin() {
-			c.unwant(h.tag, i)
-			_, err := in.Discard(left)
-			return err
+			return c.refuseRest(h.tag, i, left, in)
 		}
 		n := min(left, pieceSize)
 		c.low.want(n - in.Buffered())
@@ -175,12 +173,18 @@ func (c *conn) receivePiece(h header, in *bufio.Reader) error {
 		i.n += n
 		left -= n
 		if !i.sink.Arrived(i.n) {
-			c.unwant(h.tag, i)
-			_, err := in.Discard(left)
-			return err
+			return c.refuseRest(h.tag, i, left, in)
 		}
 	}
 	return nil
+}
+
+// refuseRest cancels a push in the midst of a DATA of which so much is left.
+func (c *conn) refuseRest(tag uint32, i *incoming, left int, in *bufio.Reader) error {
+	c.unwant(tag, i)
+	c.low.want(left - in.Buffered())
+	_, err := in.Discard(left)
+	return err
 }
 
 // unwant cancels a push. Until its END or ABORT comes the rest is discarded.
