@@ -33,8 +33,6 @@ func TestMC02_MC06_ManyFiles(t *testing.T) {
 	l, tree := newLayer(t, list...)
 	all, trees = append(all, l), append(trees, tree)
 	img := image(t, trees, all...)
-	trees, list = nil, nil
-
 	f := newFS(t, Options{})
 	heap, goroutines := held()
 	m, err := f.Mount(t.Context(), img, files(all))

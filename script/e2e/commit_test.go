@@ -82,7 +82,7 @@ func (v *vm) commit(ref, name string) {
 	}
 	v.upperIsPlain(mounts)
 	layer := must(rootfs.CreateDiff(ctx, "commit", sn, client.DiffService()))(v)
-	if got := tarNames(v, ctx, cs, layer); !slices.Equal(got, []string{"d/", "d/sub/", "d/sub/written"}) {
+	if got := tarNames(ctx, v, cs, layer); !slices.Equal(got, []string{"d/", "d/sub/", "d/sub/written"}) {
 		v.Errorf("the committed layer holds %q", got)
 	}
 
@@ -139,7 +139,7 @@ func (v *vm) store(ctx context.Context, cs content.Store, mediaType string, valu
 }
 
 // tarNames lists the entries of a gzip layer.
-func tarNames(t testing.TB, ctx context.Context, cs content.Store, layer ocispec.Descriptor) (names []string) {
+func tarNames(ctx context.Context, t testing.TB, cs content.Store, layer ocispec.Descriptor) (names []string) {
 	t.Helper()
 	r := must(cs.ReaderAt(ctx, layer))(t)
 	defer r.Close()

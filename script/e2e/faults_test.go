@@ -36,6 +36,7 @@ var casesOfFaults = map[lab.Fault]string{lab.Kill: "PN-01", lab.Stop: "PN-02", l
 // struck does it to a VM once a third of an image of its own has left the
 // registry, and has another VM take its place afterwards.
 func (f *fleet) struck(t *testing.T, how lab.Fault, who string, seed byte) {
+	t.Helper()
 	var victim *lab.VM
 	t.Run(fmt.Sprintf("%s %s %s", casesOfFaults[how], who, how), func(t *testing.T) {
 		f := f.in(t)
