@@ -44,6 +44,7 @@ func newApp() *cli.App {
 			microCommand(),
 			simCommand(),
 			reportCommand(),
+			smokeCommand(),
 
 			// Those that others run as processes of their own.
 			relayVMCommand(),

@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/faasnet/faasnet/cmd/faasnet-bench/internal/rivals"
 )
 
 // report is what --json writes: again after each row, so that a run that is
@@ -107,7 +109,7 @@ func thisMachine() (machine, error) {
 	}
 	m := machine{
 		Kernel: unix.ByteSliceToString(uts.Release[:]), CPUs: runtime.NumCPU(), Go: runtime.Version(),
-		MemoryMB: info.Totalram * uint64(info.Unit) >> 20, Revision: "unknown", Versions: map[string]string{},
+		MemoryMB: info.Totalram * uint64(info.Unit) >> 20, Revision: "unknown", Versions: rivals.Versions(),
 	}
 	cpus, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {
@@ -128,6 +130,11 @@ func thisMachine() (machine, error) {
 		for _, s := range build.Settings {
 			if s.Key == "vcs.revision" {
 				m.Revision = s.Value
+			}
+		}
+		for _, d := range build.Deps {
+			if d.Path == "github.com/containerd/containerd/v2" { // the release that `make tools` builds, too
+				m.Versions["containerd"] = d.Version
 			}
 		}
 	}

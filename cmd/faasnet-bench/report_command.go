@@ -44,9 +44,6 @@ not measured is said to be missing.`,
 	}
 }
 
-// fileApart keeps repetitions of different files apart.
-const fileApart = 1000
-
 // loadResults reads a directory of results, sums up its bursts and draws its
 // figures.
 func loadResults(dir string) (in results.Input, err error) {
@@ -54,17 +51,14 @@ func loadResults(dir string) (in results.Input, err error) {
 	if err != nil {
 		return in, err
 	}
-	var bursts []burstRow
-	for i, f := range files {
+	var bursts pool
+	for _, f := range files {
 		if f.Command() == "burst" || f.Command() == "compare" {
 			rows, err := rowsOf[burstRow](f)
 			if err != nil {
 				return in, err
 			}
-			for _, r := range rows {
-				r.Rep += i * fileApart
-				bursts = append(bursts, r)
-			}
+			bursts.add(rows)
 		}
 		drawn, err := drawResults(f)
 		if err != nil {
@@ -73,7 +67,7 @@ func loadResults(dir string) (in results.Input, err error) {
 		in.Plots = append(in.Plots, drawn...)
 	}
 	in.Files = files
-	if in.Bursts, err = groupBursts(bursts); err != nil {
+	if in.Bursts, err = bursts.groups(); err != nil {
 		return in, err
 	}
 	drawn, err := drawnBefore(dir, in)
@@ -116,37 +110,6 @@ func rowsOf[R any](f results.File) ([]R, error) {
 		return nil, fmt.Errorf("%s: %w", f.Name, err)
 	}
 	return r.Rows, nil
-}
-
-// groupBursts sums up those that are compared with each other.
-func groupBursts(rows []burstRow) (all []results.Bursts, err error) {
-	type group struct {
-		image, rate, registry string
-		full, faults          bool
-	}
-	faults := map[int]bool{} // files, by their repetitions
-	for _, r := range rows {
-		if r.Kill != (kill{}) {
-			faults[r.Rep/fileApart] = true
-		}
-	}
-	keys, groups := by(rows, func(r burstRow) group {
-		return group{r.Image, r.Rate, r.RegistryRate, r.Full, faults[r.Rep/fileApart]}
-	})
-	for _, k := range keys {
-		b := results.Bursts{Image: k.image, Rate: k.rate, RegistryRate: k.registry, Full: k.full, Faults: k.faults}
-		sums := sumComparisons(groups[k])
-		slices.SortStableFunc(sums, func(a, b compareSummary) int { return a.VMs - b.VMs })
-		for _, s := range sums {
-			r, err := results.RowOf(s)
-			if err != nil {
-				return nil, err
-			}
-			b.Rows = append(b.Rows, r)
-		}
-		all = append(all, b)
-	}
-	return all, nil
 }
 
 // drawResults draws what figure commands measured.

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -102,5 +103,22 @@ func TestReportFindsLosses(t *testing.T) {
 	}
 	if strings.Contains(losses, "floor") {
 		t.Error("the floor is taken for a rival")
+	}
+}
+
+func TestPoolOfFiles(t *testing.T) {
+	row := func(system string, rep int) burstRow {
+		return burstRow{burstPlan: burstPlan{System: system, VMs: 8, Image: "b"}, Rep: rep}
+	}
+	var p pool
+	p.add([]burstRow{row("faasnet", 0), row("soci", 0), row("faasnet", 1)})
+	p.add([]burstRow{row("overlayfs", 0)})               // others of the same repetition
+	p.add([]burstRow{row("faasnet", 0), row("soci", 0)}) // more repetitions
+	var got []string
+	for _, r := range p {
+		got = append(got, fmt.Sprint(r.System, r.Rep))
+	}
+	if want := []string{"faasnet0", "soci0", "faasnet1", "overlayfs0", "faasnet2", "soci2"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }

@@ -186,7 +186,9 @@ func (d *document) figures() {
 		"figure 14": "Figure 14: concurrent starts", "figure 15": "Figure 15: timeline of a burst", "figure 16": "Figure 16: bandwidth of one inner VM",
 		"figure 18": "Figure 18: several functions a VM", "figure 20": "Figure 20: block size and bytes",
 		"sim scaling": "Figure 14 in virtual time: concurrent starts beyond this machine", "sim timeline": "Figure 15 in virtual time: timeline of a burst",
-		"sim many": "Figure 17 in virtual time: 2,500 functions on 1,000 VMs",
+		"sim trace":     "Figures 11 to 13 in virtual time: traces",
+		"sim calibrate": "The virtual time beside the real one",
+		"sim many":      "Figure 17 in virtual time: 2,500 functions on 1,000 VMs",
 	}
 	first := true
 	for _, command := range d.commandsOf("figure", "sim") {
@@ -220,6 +222,7 @@ func (d *document) tables() {
 	d.rows("relay", "The relay", "One VM reads blocks from another one, reads its layer and gives the blocks to two more. CPU seconds are those of that VM; `passing` is what it spends beyond reading for itself.\n", []column{
 		text("protocol", "protocol"), text("link", "rate"), num("Mbit/s relayed", "relayed_bits_s", 0, mega),
 		{"of the link", func(r Row) string { return percent(r.Num("of_link")) }}, num("CPU s a GiB", "cpu_s_per_gib", 2, 1), num("passing, CPU s a GiB", "passing_cpu_s_per_gib", 2, 1), num("own reading s", "read_s", 2, 1),
+		num("serving stored blocks, CPU s a GiB", "stored_cpu_s_per_gib", 2, 1),
 	})
 	d.rows("micro", "Parts", "States are explained by `faasnet-bench micro --help`.\n", []column{
 		text("part", "name"), text("system", "system"), text("state", "state"), text("size", "size"), text("reps", "reps"),
@@ -247,7 +250,7 @@ func (d *document) rows(command, head, about string, columns []column) {
 // missing says which commands have not measured anything.
 func (d *document) missing() string {
 	var b strings.Builder
-	for _, want := range []string{"compare", "burst", "relay", "micro", "convert", "figure 14", "figure 15", "figure 16", "figure 18", "figure 20", "sim scaling", "sim timeline", "sim many"} {
+	for _, want := range []string{"compare", "burst", "relay", "micro", "convert", "figure 14", "figure 15", "figure 16", "figure 18", "figure 20", "sim scaling", "sim timeline", "sim many", "sim trace", "sim calibrate"} {
 		if len(of(d.in.Files, want)) == 0 {
 			fmt.Fprintf(&b, "* `faasnet-bench %s`\n", want)
 		}

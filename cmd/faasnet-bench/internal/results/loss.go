@@ -83,6 +83,7 @@ func (in Input) losses() (all []loss) {
 			mine, p := f.Summary[i], r.Str("protocol")
 			add("relay/cpu/"+p, "relay", "CPU of a GiB, "+p, "%.2f s", mine.Num("cpu_s_per_gib"), r.Num("cpu_s_per_gib"))
 			add("relay/passing/"+p, "relay", "CPU of a GiB without own reading, "+p, "%.2f s", mine.Num("passing_cpu_s_per_gib"), r.Num("passing_cpu_s_per_gib"))
+			add("relay/stored/"+p, "relay", "CPU of serving a stored GiB, "+p, "%.2f s", mine.Num("stored_cpu_s_per_gib"), r.Num("stored_cpu_s_per_gib"))
 			add("relay/read/"+p, "relay", "own reading, "+p, "%.2f s", mine.Num("read_s"), r.Num("read_s"))
 		}
 	}

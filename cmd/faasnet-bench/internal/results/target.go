@@ -45,6 +45,7 @@ func targets() []target {
 		{"metadata walk, stargz / ours", ">= 5", micros("stargz_over", atLeast(5), "walk cold", "walk warm")},
 		{"a stream of blocks to two VMs over 1 Gbit/s: of the line", ">= 90 %", relayLine},
 		{"the same: CPU of a GiB, ours / gRPC", "<= 0.8", relayOver("cpu_s_per_gib", 0.8)},
+		{"CPU of serving a GiB of stored blocks, ours / gRPC", "<= 0.25", relayOver("stored_cpu_s_per_gib", 0.25)},
 		{"two striped trees / one tree, a whole image, until the last VM has it", "<= 0.6", stripes},
 		{"memory of the daemon with 20 functions of 29 layers", "<= 100 MiB", memory},
 	}
