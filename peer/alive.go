@@ -36,6 +36,9 @@ func (c *conn) check() {
 		return
 	}
 	silence := c.r.opts.Silence
+	if c.quietFor() >= silence/2 {
+		c.listen()
+	}
 	switch quiet := c.quietFor(); {
 	case quiet >= silence:
 		c.watching = false
@@ -46,6 +49,16 @@ func (c *conn) check() {
 		c.out.say(framePing, 0, 0, nil)
 	}
 	c.watch.Reset(silence / 4)
+}
+
+// listen looks for bytes that have come and are too few to wake the reader. The
+// caller holds mu.
+func (c *conn) listen() {
+	n := queued(c.low.raw)
+	if n > 0 && n != c.queued {
+		c.heard.Store(time.Now().UnixNano())
+	}
+	c.queued = n
 }
 
 // quietFor returns for how long we have waited for a sign of life. The caller

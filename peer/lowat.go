@@ -76,3 +76,15 @@ func (l *lowat) put(n int) {
 		_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVLOWAT, n)
 	})
 }
+
+// queued returns how many bytes have come that nobody has read, 0 if that cannot be
+// told.
+func queued(raw syscall.RawConn) (n int) {
+	if raw == nil {
+		return 0
+	}
+	_ = raw.Control(func(fd uintptr) { // where it fails they are as good as none
+		n, _ = unix.IoctlGetInt(int(fd), unix.SIOCINQ)
+	})
+	return n
+}

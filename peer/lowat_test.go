@@ -115,6 +115,30 @@ func TestReaderDoesNotSleepForTooMuch(t *testing.T) {
 	}
 }
 
+// What is too little to wake the reader is a sign of life all the same.
+func TestFewBytesAreHeard(t *testing.T) {
+	a, b := pair(t, true)
+	r := newReal(t, "me", NewCatalog())
+	r.ctx = t.Context()
+	c := newConn(r, b, "you", true)
+	for i, n := range []int{10, 0, 7} {
+		if _, err := a.Write(make([]byte, n)); err != nil {
+			t.Fatal(err)
+		}
+		for want := []int{10, 10, 17}[i]; queued(c.low.raw) != want; {
+			time.Sleep(time.Millisecond)
+		}
+		c.heard.Store(0)
+		c.mu.Lock()
+		c.listen()
+		c.mu.Unlock()
+		if heard := c.heard.Load() != 0; heard != (n > 0) {
+			t.Errorf("%d bytes come: heard %t", n, heard)
+		}
+	}
+	c.close(errClosed)
+}
+
 func TestPaceOfReader(t *testing.T) {
 	l := lowat{set: 1}
 	now := time.Now()
