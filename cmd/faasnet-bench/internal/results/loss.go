@@ -92,10 +92,10 @@ func (in Input) losses() (all []loss) {
 			continue
 		}
 		name := strings.TrimSpace(r.Str("name") + " " + r.Str("state"))
-		unit := "%.3g " + r.Str("unit")
-		add("micro/native/"+r.Str("name"), "parts", name+", overlayfs on ext4", unit, r.Num("median"), over(r.Num("median"), r.Num("over_native")))
+		unit, key := "%.3g "+r.Str("unit"), cmp.Or(r.Str("state"), "-")+"/"+r.Str("name")
+		add("micro/native/"+key, "parts", name+", overlayfs on ext4", unit, r.Num("median"), over(r.Num("median"), r.Num("over_native")))
 		if s := r.Num("stargz_over"); s > 0 {
-			add("micro/stargz/"+r.Str("name"), "parts", name+", stargz", unit, r.Num("median"), r.Num("median")*s)
+			add("micro/stargz/"+key, "parts", name+", stargz", unit, r.Num("median"), r.Num("median")*s)
 		}
 	}
 	for _, f := range of(in.Files, "convert") {
