@@ -52,13 +52,24 @@ func (m *micros) parts(ctx context.Context, parts []part) error {
 	return nil
 }
 
-// blocks measures blocks of image b.
-func (m *micros) blocks(ctx context.Context, _ []string) error {
-	layout, err := buildImage(ctx, "b")
-	if err != nil {
-		return err
+// sample returns blocks of image b, or generated ones, which are there at once.
+func (m *micros) sample(ctx context.Context) (blocks [][]byte, err error) {
+	var layout string
+	if m.quick {
+		const enough = 16 << 20
+		layout, err = micro.Layered{Layers: 1, Blob: enough}.Build(ctx, m.Dir())
+	} else {
+		layout, err = buildImage(ctx, "b")
 	}
-	sample, err := micro.Sample(layout)
+	if err != nil {
+		return nil, err
+	}
+	return micro.Sample(layout)
+}
+
+// blocks measures blocks of an image.
+func (m *micros) blocks(ctx context.Context, _ []string) error {
+	sample, err := m.sample(ctx)
 	if err != nil {
 		return err
 	}

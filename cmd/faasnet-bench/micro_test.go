@@ -1,6 +1,8 @@
 package main
 
 import (
+	"encoding/json"
+	"io"
 	"os"
 	"strings"
 	"testing"
@@ -74,6 +76,30 @@ func TestMicroNames(t *testing.T) {
 	m.systems = []string{"nfs"}
 	if err := m.measure(t.Context(), nil, "", false); err == nil {
 		t.Error("an unknown system is no error")
+	}
+}
+
+// A worker does one work after the other, and ends at the first that fails.
+func TestWorksAreServed(t *testing.T) {
+	root := t.TempDir()
+	var out strings.Builder
+	in := "walk " + root + "\nwalk " + root + "\nwalk " + root + "/none\nwalk " + root + "\n"
+	if err := serveWorks(t.Context(), strings.NewReader(in), &out); err == nil || !strings.Contains(err.Error(), "none") {
+		t.Errorf("a directory that is not there: %v", err)
+	}
+	var all []micro.Done
+	for dec := json.NewDecoder(strings.NewReader(out.String())); dec.More(); {
+		var d micro.Done
+		if err := dec.Decode(&d); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, d)
+	}
+	if len(all) != 2 || all[1].Items != 1 {
+		t.Errorf("did %+v", all)
+	}
+	if err := serveWorks(t.Context(), strings.NewReader("sleep /\n"), io.Discard); err == nil {
+		t.Error("an unknown work is no error")
 	}
 }
 
