@@ -75,6 +75,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if cfg.Registry.DockerConfig == "" {
 		cfg.Registry.DockerConfig = dockerConfig()
 	}
+	if err := slacken(); err != nil { // not allowed everywhere
+		log.L.WithError(err).Debug("timers are as exact as by default")
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
