@@ -83,11 +83,15 @@ func (s *site) fillFor(ctx context.Context, host *lab.Host, r *lab.Registry, src
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Stop(patience)) }()
+	// Containers that a conversion runs are in the cgroup of the namespace's
+	// name: the lab's, with which they end.
+	namespace := filepath.Base(s.Dir())
+	c = c.Namespace(namespace)
 	if err := c.Pull(ctx, "overlayfs", src); err != nil {
 		return err
 	}
 	for _, system := range missing {
-		job := rivals.Conversion{Host: host, Containerd: c, Programs: s.programs, Source: src, Target: r.Addr + "/" + repository + ":" + system.Tag, Log: s.progress}
+		job := rivals.Conversion{Host: host, Containerd: c, Namespace: namespace, Programs: s.programs, Source: src, Target: r.Addr + "/" + repository + ":" + system.Tag, Log: s.progress}
 		if err := system.Convert(ctx, job); err != nil {
 			return fmt.Errorf("%s: %w", system.Name, err)
 		}

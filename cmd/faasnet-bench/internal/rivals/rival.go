@@ -60,6 +60,7 @@ func Find(name string) (System, error) {
 type Conversion struct {
 	Host           *lab.Host
 	Containerd     *lab.Containerd
+	Namespace      string // of containerd
 	Programs       string // what Install made
 	Source, Target string // references
 	Log            io.Writer

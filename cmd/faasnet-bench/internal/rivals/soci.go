@@ -24,7 +24,7 @@ func soci() System {
 		Name: "soci", Snapshotter: "soci", Tag: "soci-" + sociVersion, Install: program.install,
 		Convert: func(ctx context.Context, c Conversion) error {
 			fmt.Fprintln(c.Log, "making the soci index")
-			_, err := c.Host.Run(ctx, filepath.Join(c.Programs, program.file()), "-address", c.Containerd.Address(), "-root", c.Host.Dir(), "-convert", c.Source, c.Target)
+			_, err := c.Host.Run(ctx, filepath.Join(c.Programs, program.file()), "-address", c.Containerd.Address(), "-namespace", c.Namespace, "-root", c.Host.Dir(), "-convert", c.Source, c.Target)
 			if err != nil {
 				return err
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
+	"os"
 	"path/filepath"
 
 	"github.com/faasnet/faasnet/script/lab"
@@ -43,7 +44,8 @@ func stargzWith(name, more string) System {
 // before the mount.
 func optimize(ctx context.Context, c Conversion) error {
 	fmt.Fprintln(c.Log, "optimizing the eStargz image")
-	_, err := c.Host.Run(ctx, "ctr-remote", "--address", c.Containerd.Address(), "images", "optimize", "--oci", "--period", "30", c.Source, c.Target)
+	defer os.Remove(filepath.Join("/run/containerd/runc", c.Namespace)) // the runtime's, empty now
+	_, err := c.Host.Run(ctx, "ctr-remote", "--address", c.Containerd.Address(), "--namespace", c.Namespace, "images", "optimize", "--oci", "--period", "30", c.Source, c.Target)
 	if err != nil {
 		return err
 	}
