@@ -12,6 +12,7 @@ import (
 
 	"github.com/faasnet/faasnet/cmd/internal/sim"
 	"github.com/faasnet/faasnet/cmd/internal/tree"
+	"github.com/faasnet/faasnet/fs/block"
 )
 
 func simCommand() *cli.Command {
@@ -21,7 +22,7 @@ func simCommand() *cli.Command {
 		Description: `The fetcher, relay, tree client, coordinator, registry client and store that VMs run, of many VMs
 in one process, over a network in memory and in virtual time. What VMs compute besides takes the
 CPU time that it takes on this machine, which is measured once, kept, and printed.`,
-		Subcommands: []*cli.Command{simConstantsCommand(), simScalingCommand(), simTimelineCommand(), simManyCommand(), simCalibrateCommand()},
+		Subcommands: []*cli.Command{simConstantsCommand(), simScalingCommand(), simTimelineCommand(), simManyCommand(), simTraceCommand(), simCalibrateCommand()},
 	}
 }
 
@@ -60,6 +61,7 @@ type simRow struct {
 	Failed   int     `json:"failed"`
 	Scale    int     `json:"scale"`
 	Wall     float64 `json:"simulated_in_s"`
+	Rule     bool    `json:"by_rule,omitempty"` // computed, not lived through by the product
 
 	PerStart []sim.Begun `json:"per_start,omitempty"`
 }
@@ -103,9 +105,12 @@ func (s setting) burst(system string, form tree.Form, vms int) (b sim.Burst, err
 		System: system, Form: form, VMs: vms, Cores: 2, Scale: s.c.Int("scale"),
 		Image: f.Image, Costs: s.k.Costs, Start: f.Ours,
 	}
+	if size := sim.BlockSize / max(1, b.Scale); b.Scale < 1 || sim.BlockSize%b.Scale != 0 || block.ValidSize(size) != nil {
+		return b, fmt.Errorf("--scale %d: not a power of two between 1 and %d", b.Scale, sim.BlockSize/block.MinSize)
+	}
 	if i, paper := paperImages[s.image]; paper {
 		b.Start.Unpack = f.Floor.Unpack * float64(i.Bytes) / float64(f.Image.Bytes)
-		b.Start.Serve *= float64(i.Blocks) / float64(f.Image.Blocks)
+		b.Start.Serve *= float64(i.Blocks) / float64(max(1, f.Image.Blocks))
 		b.Image = i
 		b.Image.Section = f.Image.Section
 	}
@@ -132,15 +137,28 @@ func (s setting) row(ctx context.Context, b sim.Burst, rate, registry string) (r
 	if err != nil {
 		return r, err
 	}
-	r = simRow{
+	return s.figures(b, f, rate, registry), nil
+}
+
+// ruled computes a burst by rule.
+func (s setting) ruled(_ context.Context, b sim.Burst, rate, registry string) (r simRow, err error) {
+	f, err := b.Flow()
+	if err != nil {
+		return r, err
+	}
+	r = s.figures(b, f, rate, registry)
+	r.Rule = true
+	return r, nil
+}
+
+// figures sums up what came of a burst.
+func (s setting) figures(b sim.Burst, f sim.Figures, rate, registry string) simRow {
+	r := simRow{
 		System: b.System, VMs: b.VMs, Starts: len(f.Starts), Rate: rate, Registry: registry, Image: s.image,
 		Egress: f.Registry, Peers: f.Peers, CPU: f.CPU, Depth: f.Depth, Scale: b.Scale, Wall: f.Wall,
 	}
 	if b.System == sim.Tree {
-		r.Form, r.Stripes = string(b.Form), 1
-		if b.Form == tree.Striped {
-			r.Stripes = 2
-		}
+		r.Form, r.Stripes = string(b.Form), stripesOf(string(b.Form))
 	}
 	var ready []float64
 	for _, v := range f.Starts {
@@ -153,7 +171,15 @@ func (s setting) row(ctx context.Context, b sim.Burst, rate, registry string) (r
 	r.First, r.Median, r.P95, r.Max = percentile(ready, 0), median(ready), percentile(ready, 0.95), percentile(ready, 1)
 	r.PerStart = f.Starts
 	fmt.Fprintf(os.Stderr, "%v: READY after %.2f to %.2f s, simulated in %.0f s\n", b, r.First, r.Max, r.Wall)
-	return r, nil
+	return r
+}
+
+// stripesOf is how many stripes a form of trees has.
+func stripesOf(form string) int {
+	if form == string(tree.Striped) {
+		return 2
+	}
+	return 1
 }
 
 // same is the summary of rows that are not repeated: a seed decides nothing but

@@ -79,7 +79,7 @@ func calibrate(c *cli.Context, file string) ([]realPoint, error) {
 
 // again lives through a measured burst in virtual time; false: its system is not
 // one of ours.
-func (k constants) again(ctx context.Context, m burstSummary, cores int) (p realPoint, ok bool, err error) {
+func (k *constants) again(ctx context.Context, m burstSummary, cores int) (p realPoint, ok bool, err error) {
 	f := k.Functions[m.Image]
 	b := sim.Burst{
 		System: m.System, Form: tree.Form(m.Form), VMs: m.VMs, Cores: cores, Shared: true, Scale: 8,
@@ -99,7 +99,7 @@ func (k constants) again(ctx context.Context, m burstSummary, cores int) (p real
 	if err != nil {
 		return p, false, err
 	}
-	s := setting{k: k, image: m.Image, of: m.Image}
+	s := setting{k: *k, image: m.Image, of: m.Image}
 	row, err := s.row(ctx, b, m.Rate, m.RegistryRate)
 	p = realPoint{simRow: row, Real: m.ReadyMedian, RealEgress: m.RegistryBytes, RealCPU: m.CPU}
 	p.Off = (row.Median/m.ReadyMedian - 1) * 100

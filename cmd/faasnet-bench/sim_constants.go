@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"reflect"
 	"text/tabwriter"
 
 	"github.com/urfave/cli/v2"
@@ -82,7 +81,7 @@ func constantsOf(c *cli.Context, image string) (k constants, err error) {
 // sameHardware tells whether figures are of a machine like this: the program may
 // be another one.
 func sameHardware(a, b machine) bool {
-	return a.CPU == b.CPU && a.CPUs == b.CPUs && a.MemoryMB == b.MemoryMB && reflect.DeepEqual(a.Versions, b.Versions)
+	return a.CPU == b.CPU && a.CPUs == b.CPUs && a.MemoryMB == b.MemoryMB
 }
 
 // measure measures what is missing for the image and keeps it.
@@ -113,7 +112,7 @@ func (k *constants) measure(ctx context.Context, image, file string) error {
 }
 
 // print prints the constants of an image.
-func (k constants) print(w io.Writer, image string) error {
+func (k *constants) print(w io.Writer, image string) error {
 	f := k.Functions[image]
 	fmt.Fprintf(w, "constants of this machine (%s), a VM has 2 such cores\n", k.Machine.CPU)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)

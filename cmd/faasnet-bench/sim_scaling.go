@@ -27,6 +27,18 @@ var simSystems = []simSystem{
 	{"overlayfs", sim.FullPull, ""},
 }
 
+// systemsOf finds systems by name.
+func systemsOf(names []string) (out []simSystem, err error) {
+	for _, name := range names {
+		i := slices.IndexFunc(simSystems, func(y simSystem) bool { return y.name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("no system %q", name)
+		}
+		out = append(out, simSystems[i])
+	}
+	return out, nil
+}
+
 func systemsFlag(names ...string) cli.Flag {
 	return &cli.StringSliceFlag{Name: "systems", Value: cli.NewStringSlice(names...), Usage: "`SYSTEMS`: faasnet, faasnet-one-tree (the paper's form), faasnet-rotate (and its algorithm), faasnet-notree, overlayfs"}
 }
@@ -62,6 +74,9 @@ func simScalingCommand() *cli.Command {
 				if err := printCalibration(c.App.Writer, points); err != nil {
 					return err
 				}
+			}
+			if err := plotScaling(c, rows); err != nil {
+				return err
 			}
 			return simFailures(rows)
 		},
@@ -108,22 +123,22 @@ func bursting(c *cli.Context, image string, vms []int, starts float64, systems [
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range systems {
-		if !slices.ContainsFunc(simSystems, func(y simSystem) bool { return y.name == name }) {
-			return nil, fmt.Errorf("no system %q", name)
-		}
+	ways, err := systemsOf(systems)
+	if err != nil {
+		return nil, err
 	}
 	for _, n := range vms {
-		for _, y := range simSystems {
-			if !slices.Contains(systems, y.name) {
-				continue
-			}
+		for _, y := range ways {
 			b, err := s.burst(y.system, y.form, n)
 			if err != nil {
 				return nil, err
 			}
 			b.Starts = int(float64(n) * starts)
-			row, err := s.row(c.Context, b, c.String("rate"), c.String("registry-rate"))
+			live := s.row
+			if limit := c.Int("live"); limit > 0 && n > limit {
+				live = s.ruled
+			}
+			row, err := live(c.Context, b, c.String("rate"), c.String("registry-rate"))
 			if err != nil {
 				return nil, err
 			}

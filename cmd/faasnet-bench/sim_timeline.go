@@ -37,6 +37,9 @@ func simTimelineCommand() *cli.Command {
 			if err := printSim(c.App.Writer, same(rows), timelineInPaper); err != nil {
 				return err
 			}
+			if err := plotStarts(c, "sim-timeline", "READY VMs", rows); err != nil {
+				return err
+			}
 			return simFailures(rows)
 		},
 	}

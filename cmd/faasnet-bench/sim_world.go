@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
 
 	"github.com/faasnet/faasnet/cmd/internal/sim"
 )
@@ -28,6 +29,7 @@ func simWorldCommand() *cli.Command {
 			}
 			answer := os.NewFile(3, "answer")
 			sim.Main(func(t *testing.T) {
+				t.Helper()
 				if err := json.NewEncoder(answer).Encode(b.Run(t)); err != nil {
 					t.Error(err)
 				}
@@ -54,6 +56,7 @@ func simulate(ctx context.Context, b sim.Burst) (f sim.Figures, err error) {
 	defer answer.Close()
 	defer theirs.Close()
 	cmd := exec.CommandContext(ctx, self, simWorldName)
+	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
 	var words bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = bytes.NewReader(spec), &words, &words, []*os.File{theirs}
 	if err := cmd.Start(); err != nil {

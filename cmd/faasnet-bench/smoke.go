@@ -40,9 +40,10 @@ func smokeRuns() []smokeRun {
 		{command: "relay", args: "--size 8 --reps 1", json: true},
 		{command: "micro", args: "--quick block tree relay", json: true}, // files and memory need image b, which takes minutes to build
 		{command: "sim constants", args: "--image a --constants DIR/sim-constants.json"},
-		{command: "sim scaling", args: "--quick --image a --constants DIR/sim-constants.json", json: true},
-		{command: "sim timeline", args: "--quick --image a --constants DIR/sim-constants.json", json: true},
-		{command: "sim many", args: "--quick --image a --constants DIR/sim-constants.json", json: true},
+		{command: "sim scaling", args: "--quick --image a --constants DIR/sim-constants.json", json: true, plot: true},
+		{command: "sim timeline", args: "--quick --image a --constants DIR/sim-constants.json", json: true, plot: true},
+		{command: "sim many", args: "--quick --image a --constants DIR/sim-constants.json", json: true, plot: true},
+		{command: "sim trace", args: "--quick --image a --constants DIR/sim-constants.json", json: true, plot: true},
 		{command: "sim calibrate", args: "--real DIR/burst.json --constants DIR/sim-constants.json", json: true},
 		{command: "figure 14", args: "--quick", json: true, plot: true},
 		{command: "figure 15", args: "--quick", json: true, plot: true},

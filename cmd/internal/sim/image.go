@@ -3,6 +3,7 @@ package sim
 import (
 	"bytes"
 	"fmt"
+	"slices"
 
 	"github.com/faasnet/faasnet/fs/block"
 	"github.com/faasnet/faasnet/fs/block/blocktest"
@@ -28,10 +29,20 @@ type image struct {
 func newImage(seed uint64, blockSize int, blocks ...int) *image {
 	m := &image{}
 	m.setSection(blocktest.Random(seed, blockSize))
-	for i, n := range blocks {
-		m.layers = append(m.layers, blocktest.Cut(blocktest.Random(seed<<8|uint64(i+1), n*blockSize), blockSize))
-	}
+	m.addLayers(seed, blockSize, blockSize, blocks...)
 	return m
+}
+
+// addLayers adds layers of so many blocks, of whose bytes some do not compress and
+// the others vanish.
+func (m *image) addLayers(seed uint64, blockSize, random int, blocks ...int) {
+	for i, n := range blocks {
+		stream := blocktest.Random(seed<<8|uint64(i+1), n*blockSize)
+		for p := range slices.Chunk(stream, blockSize) {
+			clear(p[random:])
+		}
+		m.layers = append(m.layers, blocktest.Cut(stream, blockSize))
+	}
 }
 
 // setSection sets what is read first, which names the function.

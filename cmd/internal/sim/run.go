@@ -83,6 +83,10 @@ func (w *world) height(function string) (h int) {
 	return h
 }
 
+// piece is what takes its turn on a VM's link, and what a relay passes on at a
+// time: what the link carries in a millisecond, 4 to 64 KiB.
+func (b Burst) piece() int64 { return min(max(b.Rate/8/1000, 4<<10), 64<<10) }
+
 func (b Burst) fleet(images []*image) fleet {
 	scale := int64(b.Scale)
 	costs := b.Costs
@@ -91,7 +95,7 @@ func (b Burst) fleet(images []*image) fleet {
 	}
 	return fleet{
 		form: b.Form, rate: b.Rate / 8 / scale, registry: b.Registry / 8 / scale, latency: latency,
-		window: int(max(8<<10, 2<<20/scale)), segment: int(max(1<<10, 64<<10/scale)),
+		window: int(max(8<<10, 2<<20/scale)), segment: int(max(512, b.piece()/scale)),
 		noTree: b.System != Tree, noFill: true, images: images,
 		cores: b.Cores, shared: b.Shared, costs: costs,
 	}
@@ -99,26 +103,29 @@ func (b Burst) fleet(images []*image) fleet {
 
 // images makes the blocks that starts read, and for a full pull all bytes.
 func (b Burst) images() (out []*image) {
-	size := int(b.Image.Block) / b.Scale
+	size := BlockSize / b.Scale
 	for i := range b.Images {
 		seed := uint64(imageSeed + i)
-		if b.System == FullPull {
-			m := newImage(seed, size, 1)
-			each := int(b.Image.Bytes) / b.Scale / b.Image.Layers
-			for l := range b.Image.Layers {
-				m.full = append(m.full, blocktest.Random(seed<<16|uint64(l), each))
-			}
-			out = append(out, m)
-			continue
-		}
-		spread := cmp.Or(b.Image.Spread, b.Image.Layers)
-		blocks := make([]int, spread)
-		for k := range b.Image.Blocks {
-			blocks[k*spread/b.Image.Blocks]++
-		}
-		m := newImage(seed, size, slices.DeleteFunc(blocks, func(n int) bool { return n == 0 })...)
+		m := &image{}
 		m.setSection(blocktest.Random(seed<<20, max(64, int(b.Image.Section)/b.Scale)))
+		if b.System == FullPull {
+			for l := range b.Image.Layers {
+				m.full = append(m.full, blocktest.Random(seed<<16|uint64(l), int(b.Image.Bytes)/b.Scale/b.Image.Layers))
+			}
+		} else {
+			random := max(64, int(b.Image.Block)/b.Scale)
+			m.addLayers(seed, size, min(size, random), b.Image.layers()...)
+		}
 		out = append(out, m)
+	}
+	return out
+}
+
+// layers is how many blocks are read of each layer that is read.
+func (i Image) layers() (out []int) {
+	spread := min(cmp.Or(i.Spread, i.Layers), i.Blocks)
+	for l := range spread {
+		out = append(out, (l+1)*i.Blocks/spread-l*i.Blocks/spread)
 	}
 	return out
 }

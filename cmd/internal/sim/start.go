@@ -26,6 +26,9 @@ func (s *starting) run(order []span) error {
 	}
 	s.v.phase(s.what.Start.Create)
 	s.Made = s.now()
+	if len(order) == 0 {
+		s.v.phase(s.what.Start.Run)
+	}
 	think := s.what.Start.Run.part(len(order))
 	think.CPU += s.what.Start.Serve / float64(len(order))
 	think.Wall += s.what.Start.Serve / float64(len(order))

@@ -1,0 +1,233 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/faasnet/faasnet/cmd/internal/tree"
+)
+
+// flow computes a burst instead of living through it: block by block, when each
+// VM asks, when the block comes down the tree, and when who reads has a core to go
+// on. No packet, queue or timer of the product is in it, so that it carries
+// thousands of VMs; how far it is off is seen beside Run. Times are in seconds.
+type flow struct {
+	b        Burst
+	stripes  int
+	order    [][]int // VMs of each stripe, upstreams first
+	vms      []flowVM
+	registry float64 // when its link is free
+	egress   int64
+	lag      float64 // one way
+	rate     float64 // bytes a second
+}
+
+type flowVM struct {
+	up       []int // of each stripe; -1: the registry
+	down     [][]int
+	slot     float64 // when it begins to send the block on
+	upFree   float64 // when its links are
+	downFree float64
+	core     [2]float64
+	starts   []float64 // where each start on it is
+	ask      float64   // for the block that is looked at
+	wanted   float64   // when a start wanted the one before
+	first    float64   // piece of the block is there
+	here     float64   // all of the block is
+	seen     float64   // the first block of all was there
+}
+
+// Flow gives the figures of a burst with a tree by rule.
+func (b Burst) Flow() (f Figures, err error) {
+	if b.System != Tree {
+		return f, fmt.Errorf("no rule for %s", b.System)
+	}
+	b.Starts = cmp.Or(b.Starts, b.VMs)
+	w := &flow{b: b, vms: make([]flowVM, b.VMs), lag: latency.Seconds(), rate: float64(b.Rate) / 8}
+	if err := w.plant(&f); err != nil {
+		return f, err
+	}
+	w.begin()
+	w.block(0, max(1, b.Image.Section), w.create)
+	if b.Image.Blocks == 0 {
+		w.begun()
+	}
+	for i, at := range b.Image.places() {
+		w.aheadOf(at)
+		w.block(i%w.stripes, b.Image.Block, w.read)
+	}
+	for i := range b.Starts {
+		v := i % b.VMs
+		f.Starts = append(f.Starts, Begun{VM: v, First: w.vms[v].seen, Ready: w.vms[v].starts[i/b.VMs]})
+	}
+	f.Registry, f.Peers = w.egress, int64(b.VMs)*(b.Image.Section+int64(b.Image.Blocks)*b.Image.Block)-w.egress
+	return f, nil
+}
+
+// plant makes the tree.
+func (w *flow) plant(f *Figures) error {
+	t, err := tree.New(w.b.Form)
+	if err != nil {
+		return err
+	}
+	name := func(i int) tree.VM { return tree.VM(strconv.Itoa(i)) }
+	for i := range w.vms {
+		if _, err := t.Insert(name(i)); err != nil {
+			return err
+		}
+	}
+	w.stripes = t.Stripes()
+	w.order = make([][]int, w.stripes)
+	number := func(vm tree.VM) int {
+		n, _ := strconv.Atoi(string(vm)) // ours
+		return n
+	}
+	for s := range w.stripes {
+		for i := range w.vms {
+			up := -1
+			if u := t.Upstream(name(i), s); u != "" {
+				up = number(u)
+			}
+			var down []int
+			for _, d := range t.Downstream(name(i), s) {
+				down = append(down, number(d))
+			}
+			w.vms[i].up, w.vms[i].down = append(w.vms[i].up, up), append(w.vms[i].down, down)
+		}
+		level := []int{number(t.Root(s))}
+		for depth := 1; len(level) > 0; depth++ {
+			f.Depth = max(f.Depth, depth)
+			w.order[s] = append(w.order[s], level...)
+			var next []int
+			for _, v := range level {
+				next = append(next, w.vms[v].down[s]...)
+			}
+			level = next
+		}
+	}
+	return nil
+}
+
+// begin passes what comes before the first byte.
+func (w *flow) begin() {
+	for i := range w.b.Starts {
+		v := &w.vms[i%len(w.vms)]
+		v.starts = append(v.starts, 0)
+	}
+	for i := range w.vms {
+		w.vms[i].pass(w.b.Start.Pull)
+		w.vms[i].ask = slices.Min(w.vms[i].starts)
+	}
+}
+
+// pass passes a phase of all starts on a VM.
+func (v *flowVM) pass(p Phase) {
+	longer := max(p.Wall, p.CPU*float64(len(v.starts))/float64(len(v.core)))
+	for i := range v.starts {
+		v.starts[i] += longer
+	}
+	for i := range v.core {
+		v.core[i] = slices.Min(v.starts)
+	}
+}
+
+// compute takes a core for so long, from then on, and returns the end.
+func (v *flowVM) compute(then, long float64) float64 {
+	c := &v.core[0]
+	for i := range v.core {
+		if v.core[i] < *c {
+			c = &v.core[i]
+		}
+	}
+	*c = max(*c, then) + long
+	return *c
+}
+
+// block brings one block down a stripe and has all VMs go on with it.
+func (w *flow) block(stripe int, size int64, goOn func(*flowVM)) {
+	order, long := w.order[stripe], float64(size)/w.rate
+	for _, i := range slices.Backward(order) { // who below wants it has those above ask
+		for _, c := range w.vms[i].down[stripe] {
+			w.vms[i].ask = min(w.vms[i].ask, w.vms[c].ask+w.lag)
+		}
+	}
+	for _, i := range order {
+		v := &w.vms[i]
+		var start, whole float64 // of the transfer, and when its source has all
+		share := 1.0             // of how many on the link of its source
+		if up := v.up[stripe]; up >= 0 {
+			u := &w.vms[up]
+			share = float64(len(u.down[stripe]))
+			if u.down[stripe][0] == i { // they take turns from the first piece on
+				u.slot = max(u.first, u.upFree)
+				u.upFree = u.slot + share*long
+			}
+			start, whole = u.slot, u.here
+		} else {
+			start = max(v.ask+2*w.lag, w.registry)
+			w.registry = start + float64(size)*8/float64(w.b.Registry)
+			w.egress += size
+			whole = w.registry
+		}
+		tail := share*float64(min(size, w.b.piece()))/w.rate + w.lag
+		v.first = start + tail
+		v.downFree = max(v.downFree, start) + long
+		v.here = max(v.downFree+w.lag, start+share*long+w.lag, whole+tail)
+		work := float64(size) * (w.b.Costs.Receive + w.b.Costs.Send*float64(len(v.down[stripe])))
+		v.here = max(v.here, v.compute(v.first, work))
+		goOn(v)
+	}
+}
+
+// create has the starts of a VM make their containers.
+func (w *flow) create(v *flowVM) {
+	for i := range v.starts {
+		v.starts[i] = max(v.starts[i], v.here)
+	}
+	v.pass(w.b.Start.Create)
+	v.ask = slices.Min(v.starts)
+}
+
+// begun passes the function where it reads nothing.
+func (w *flow) begun() {
+	for i := range w.vms {
+		w.vms[i].pass(w.b.Start.Run)
+	}
+}
+
+// read has the starts of a VM read the block that is there.
+func (w *flow) read(v *flowVM) {
+	n := float64(w.b.Image.Blocks)
+	cpu := (w.b.Start.Run.CPU + w.b.Start.Serve) / n
+	wait := max(0, w.b.Start.Run.Wall-w.b.Start.Run.CPU) / n
+	decode := w.b.Costs.Decode * BlockSize
+	v.seen, v.wanted = cmp.Or(v.seen, v.here), slices.Min(v.starts)
+	for i := range v.starts {
+		v.starts[i] = v.compute(max(v.starts[i], v.here), cpu+decode) + wait
+		decode = 0
+	}
+	v.ask = slices.Min(v.starts)
+}
+
+// aheadOf has VMs ask for a block when they want the one before, if it is read
+// ahead: the fourth of a run and those that follow.
+func (w *flow) aheadOf(place int) {
+	if place < 3 {
+		return
+	}
+	for i := range w.vms {
+		w.vms[i].ask = min(w.vms[i].ask, w.vms[i].wanted)
+	}
+}
+
+// places says of each block which one of its run it is.
+func (i Image) places() (out []int) {
+	for _, n := range i.layers() {
+		for k := range n {
+			out = append(out, k%cmp.Or(i.Run, n))
+		}
+	}
+	return out
+}
