@@ -44,8 +44,13 @@ func stargzWith(name, more string) System {
 // before the mount.
 func optimize(ctx context.Context, c Conversion) error {
 	fmt.Fprintln(c.Log, "optimizing the eStargz image")
-	defer os.Remove(filepath.Join("/run/containerd/runc", c.Namespace)) // the runtime's, empty now
-	_, err := c.Host.Run(ctx, "ctr-remote", "--address", c.Containerd.Address(), "--namespace", c.Namespace, "images", "optimize", "--oci", "--period", "30", c.Source, c.Target)
+	temp := filepath.Join(c.Host.Dir(), "optimize") // it mounts the image there
+	if err := os.MkdirAll(temp, 0o755); err != nil {
+		return err
+	}
+	defer os.RemoveAll(filepath.Join("/run/containerd/runc", c.Namespace)) // what the runtime notes of the container
+	_, err := c.Host.Run(ctx, "env", "TMPDIR="+temp, "ctr-remote", "--address", c.Containerd.Address(), "--namespace", c.Namespace,
+		"images", "optimize", "--oci", "--period", "30", c.Source, c.Target)
 	if err != nil {
 		return err
 	}
