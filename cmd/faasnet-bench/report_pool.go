@@ -38,12 +38,12 @@ func (p *pool) add(rows []burstRow) {
 }
 
 // groups sums up those that are compared with each other.
-func (p pool) groups() (all []results.Bursts, err error) {
+func (p *pool) groups() (all []results.Bursts, err error) {
 	type group struct {
 		image, rate, registry string
 		full, faults          bool
 	}
-	keys, groups := by(p, func(r pooled) group { return group{r.Image, r.Rate, r.RegistryRate, r.Full, r.faults} })
+	keys, groups := by(*p, func(r pooled) group { return group{r.Image, r.Rate, r.RegistryRate, r.Full, r.faults} })
 	for _, k := range keys {
 		b := results.Bursts{Image: k.image, Rate: k.rate, RegistryRate: k.registry, Full: k.full, Faults: k.faults}
 		var rows []burstRow
