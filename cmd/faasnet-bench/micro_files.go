@@ -101,6 +101,9 @@ func (m *micros) work(ctx context.Context, w micro.Work, s microState) (d micro.
 		return d, 0, err
 	}
 	if d, err = o.vm.worker.do(w.Name, o.dir); err != nil {
+		if ctx.Err() != nil { // it was killed
+			return d, 0, context.Cause(ctx)
+		}
 		return d, 0, errors.Join(err, errors.New(o.vm.LastWords()))
 	}
 	after, err := o.vm.CPU()
