@@ -103,7 +103,7 @@ func (s setting) burst(system string, form tree.Form, vms int) (b sim.Burst, err
 	f := s.k.Functions[s.of]
 	b = sim.Burst{
 		System: system, Form: form, VMs: vms, Cores: 2, Scale: s.c.Int("scale"),
-		Image: f.Image, Costs: s.k.Costs, Start: f.Ours,
+		Image: reads(f.Image, s.of), Costs: s.k.Costs, Start: f.Ours,
 	}
 	if size := sim.BlockSize / max(1, b.Scale); b.Scale < 1 || sim.BlockSize%b.Scale != 0 || block.ValidSize(size) != nil {
 		return b, fmt.Errorf("--scale %d: not a power of two between 1 and %d", b.Scale, sim.BlockSize/block.MinSize)

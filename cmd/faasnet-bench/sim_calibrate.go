@@ -83,7 +83,7 @@ func (k *constants) again(ctx context.Context, m burstSummary, cores int) (p rea
 	f := k.Functions[m.Image]
 	b := sim.Burst{
 		System: m.System, Form: tree.Form(m.Form), VMs: m.VMs, Cores: cores, Shared: true, Scale: 8,
-		Image: f.Image, Costs: k.Costs, Start: f.Ours,
+		Image: reads(f.Image, m.Image), Costs: k.Costs, Start: f.Ours,
 	}
 	b.Costs.Serve = f.Serve
 	switch m.System {

@@ -35,7 +35,7 @@ func simManyCommand() *cli.Command {
 			if err := checkRule(c, check); err != nil {
 				return err
 			}
-			if err := plotStarts(c, "sim-many", "2,500 starts on 1,000 VMs", rows); err != nil {
+			if err := plotStarts(c, "sim-many", fmt.Sprintf("%.0f starts on %d VMs", float64(vms)*c.Float64("starts"), vms), rows); err != nil {
 				return err
 			}
 			return simFailures(rows)

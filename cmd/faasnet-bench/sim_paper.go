@@ -16,6 +16,16 @@ func paperImage(bytes int64, layers int) sim.Image {
 	return sim.Image{Layers: layers, Bytes: bytes, Blocks: int(float64(bytes) * read / sim.BlockSize), Block: sim.BlockSize, Run: 4}
 }
 
+// patterns are how the functions of test images read: that of c goes through three
+// layers, that of b imports files here and there.
+var patterns = map[string]struct{ run, spread int }{"b": {run: 4}, "c": {spread: 3}}
+
+// reads returns the image with the pattern of a test image.
+func reads(i sim.Image, name string) sim.Image {
+	i.Run, i.Spread = patterns[name].run, patterns[name].spread
+	return i
+}
+
 // paperAt128 is by how much the paper's FaaSNet is faster than others at 128
 // concurrent starts, and paperBaseline what its baseline takes there, in seconds.
 var paperAt128 = map[string]float64{sim.FullPull: 13.4, sim.NoTree: 5}
