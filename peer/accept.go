@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -39,13 +40,25 @@ func (r *Relay) accept(ctx context.Context, l net.Listener) error {
 	}
 }
 
-// take serves a connection that another VM has made.
+// guest is a connection that another VM has made.
+type guest struct{ net net.Conn }
+
+// take serves a connection that another VM has made. Where there are too many,
+// the one that has shown no token for longest makes room: whoever opens many and
+// has no right to any does not lock out those who have.
 func (r *Relay) take(c net.Conn) {
+	g := &guest{c}
 	r.mu.Lock()
-	ok := r.inbound < r.opts.MaxConns && r.startLocked(func() {
+	full := len(r.guests) >= r.opts.MaxConns
+	var oldest *guest
+	if full && len(r.unproven) > 0 {
+		oldest = r.unproven[0]
+		r.dismissLocked(oldest)
+	}
+	ok := len(r.guests) < r.opts.MaxConns && r.startLocked(func() {
 		defer func() {
 			r.mu.Lock()
-			r.inbound--
+			r.dismissLocked(g)
 			r.mu.Unlock()
 		}()
 		defer c.Close()
@@ -62,15 +75,35 @@ func (r *Relay) take(c net.Conn) {
 			}
 		})
 		defer unproven.Stop()
+		k.guest = g
 		r.hold(k)
 	})
 	if ok {
-		r.inbound++
+		r.guests[g] = struct{}{}
+		r.unproven = append(r.unproven, g)
 	}
 	r.mu.Unlock()
+	if oldest != nil {
+		oldest.net.Close()
+	}
 	if !ok {
 		c.Close()
 	}
+	if full && r.crowded.Allow() {
+		log.G(r.ctx).WithField("remote", c.RemoteAddr()).WithField("connections", r.opts.MaxConns).WithField("taken", ok).
+			Warn("relay: too many connections; those that show no token go first")
+	}
+}
+
+// dismissLocked makes room for another guest. Relay.mu is held.
+func (r *Relay) dismissLocked(g *guest) {
+	delete(r.guests, g)
+	r.trustLocked(g)
+}
+
+// trustLocked notes that g has shown a token, or is gone. Relay.mu is held.
+func (r *Relay) trustLocked(g *guest) {
+	r.unproven = slices.DeleteFunc(r.unproven, func(o *guest) bool { return o == g })
 }
 
 // shake makes a conn of a connection to vm, or, where that is empty, of one that

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -220,6 +221,7 @@ func TestSE05_Strangers(t *testing.T) {
 			}
 			c.Close()
 		}
+		began := time.Now()
 		var conns []net.Conn
 		for range 3 {
 			c, err := h.Dial(t.Context(), a.host.Address())
@@ -228,12 +230,82 @@ func TestSE05_Strangers(t *testing.T) {
 			}
 			conns = append(conns, c)
 		}
+		defer func() {
+			for _, c := range conns {
+				c.Close()
+			}
+		}()
 		synctest.Wait()
-		if n, err := conns[2].Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
-			t.Errorf("third connection: %d bytes, %v", n, err)
+		if p, err := io.ReadAll(conns[0]); err != nil || time.Since(began) >= DefaultConnect {
+			t.Errorf("the first of three: %d bytes, %v, after %v", len(p), err, time.Since(began))
 		}
-		for _, c := range conns {
-			c.Close()
+		for i, c := range conns[1:] { // these have been sent a HELLO
+			if n, err := c.Read(make([]byte, 1)); n != 1 {
+				t.Errorf("connection %d of three: %v", i+1, err)
+			}
+		}
+	})
+}
+
+// As many strangers as a VM takes do not keep away those that have a token, nor do
+// they part those that have shown theirs.
+func TestSE05_CrowdOfStrangers(t *testing.T) {
+	inWorld(t, 2, func(w *world) {
+		t := w.t
+		a := w.start("a", 0, func(o *Options) { o.MaxConns = 2 })
+		h := w.net.Host("x", 0)
+		crowd := func() {
+			for range 8 {
+				c, err := h.Dial(t.Context(), a.host.Address())
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { c.Close() })
+			}
+			synctest.Wait()
+		}
+		crowd()
+		c, b := w.dial("b", a)
+		for i := range 2 {
+			if _, err := w.want(c, function, b.token(), w.layer.Ref(i)); err != nil {
+				t.Errorf("block %d beside a crowd: %v", i, err)
+			}
+			crowd()
+		}
+		if n := len(a.relay.unproven); n != 1 {
+			t.Errorf("%d strangers are connected beside one VM, want 1", n)
+		}
+		time.Sleep(2 * DefaultConnect)
+		synctest.Wait()
+		if g, u := len(a.relay.guests), len(a.relay.unproven); g != 1 || u != 0 {
+			t.Errorf("afterwards %d connections are counted, %d without a token", g, u)
+		}
+	})
+}
+
+// Two VMs that are connected for days read more functions than may be open at a
+// time: those whose tokens have expired do not count.
+func TestExpiredFunctionsMakeRoom(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		t := w.t
+		a := w.start("a", 0)
+		c, b := w.dial("b", a)
+		opened := func(i int) error {
+			fn := fmt.Sprint("function ", i)
+			l := c.open(fn, b.token(func(c *identity.Claims) { c.Function = fn }))
+			return c.wait(t.Context(), 0, l.call)
+		}
+		for i := range maxGrants {
+			if err := opened(i); err != nil {
+				t.Fatalf("function %d: %v", i, err)
+			}
+		}
+		if err := opened(maxGrants); !errdefs.IsPermissionDenied(err) {
+			t.Errorf("one function too many: %v", err)
+		}
+		time.Sleep(time.Minute + 2*identity.Leeway)
+		if err := opened(maxGrants + 1); err != nil {
+			t.Errorf("after the others have expired: %v", err)
 		}
 	})
 }

@@ -24,6 +24,7 @@ type conn struct {
 	net    net.Conn
 	vm     string // of the other side, as it says
 	dialed bool
+	guest  *guest // nil where we have dialed
 	out    *writer
 	heard  atomic.Int64 // when the last byte came, Unix ns
 	bytes  atomic.Int64 // that came
@@ -35,7 +36,7 @@ type conn struct {
 	cancel context.CancelCauseFunc
 	work   sync.WaitGroup // goroutines that serve the other side
 
-	mu     sync.Mutex // guards the rest; of other locks only the writer's is taken under it
+	mu     sync.Mutex // guards the rest; of other locks only the writer's and those of calls are taken under it
 	tag    uint32
 	calls  map[uint32]*call     // what we asked, by our tag
 	pushed map[uint32]*incoming // what is pushed to us, by their tag; nil: discarded

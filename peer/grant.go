@@ -2,6 +2,7 @@ package peer
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -15,6 +16,8 @@ type grant struct {
 	function string
 	expires  time.Time
 }
+
+func (g *grant) expired() bool { return time.Now().After(g.expires.Add(identity.Leeway)) }
 
 // maxGrants bounds the functions that one VM may have open.
 const maxGrants = 256
@@ -34,6 +37,9 @@ func (c *conn) serveOpen(h header, p []byte) error {
 		return nil
 	}
 	c.mu.Lock()
+	if len(c.grants) >= maxGrants { // two VMs may be connected for longer than any function lives
+		maps.DeleteFunc(c.grants, func(_ uint32, g *grant) bool { return g.expired() })
+	}
 	full := c.grants[m.handle] == nil && len(c.grants) >= maxGrants
 	if !full {
 		c.grants[m.handle] = &grant{m.function, claims.Expires}
@@ -46,6 +52,9 @@ func (c *conn) serveOpen(h header, p []byte) error {
 		return nil
 	}
 	if first {
+		c.r.mu.Lock()
+		c.r.trustLocked(c.guest)
+		c.r.mu.Unlock()
 		c.r.adopt(c)
 	}
 	c.out.say(frameOK, 0, h.tag, nil)
@@ -77,7 +86,7 @@ func (c *conn) granted(handle uint32) (*grant, error) {
 	switch {
 	case g == nil:
 		return nil, fmt.Errorf("function is not open: %w", errdefs.ErrPermissionDenied)
-	case time.Now().After(g.expires.Add(identity.Leeway)):
+	case g.expired():
 		return nil, fmt.Errorf("token expired: %w", errdefs.ErrPermissionDenied)
 	}
 	return g, nil

@@ -4,12 +4,10 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
-	"time"
 
 	"github.com/containerd/errdefs"
 
 	"github.com/faasnet/faasnet/fs/block"
-	"github.com/faasnet/faasnet/peer/identity"
 )
 
 // Received pushes a block that has begun to arrive to those who follow its
@@ -122,7 +120,7 @@ func (c *conn) wants(handle uint32, ref block.Ref) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	g := c.grants[handle]
-	if g == nil || time.Now().After(g.expires.Add(identity.Leeway)) {
+	if g == nil || g.expired() {
 		return false
 	}
 	for _, s := range c.serves {

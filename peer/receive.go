@@ -18,9 +18,13 @@ type incoming struct {
 	n    int
 }
 
-// maxPushed bounds what one VM may push to us at a time, in blocks; more than
-// any sends.
+// maxPushed bounds what we take of what one VM pushes to us at a time, in blocks,
+// over all functions. The rest we cancel.
 const maxPushed = 4 * maxPushes
+
+// maxPending bounds the pushes of one VM that have not ended, cancelled ones too:
+// more than come of maxPushes for each stripe of as many functions as a VM is in.
+const maxPending = 2048
 
 // receive takes a PUSH, or cancels it.
 func (c *conn) receive(h header, p []byte) error {
@@ -30,9 +34,13 @@ func (c *conn) receive(h header, p []byte) error {
 	}
 	c.mu.Lock()
 	_, again := c.pushed[h.tag]
+	pending := len(c.pushed)
 	c.mu.Unlock()
-	if again {
+	switch {
+	case again:
 		return fmt.Errorf("PUSH with a tag in use: %w", errProtocol)
+	case pending >= maxPending:
+		return fmt.Errorf("%d pushes that do not end: %w", pending, errProtocol)
 	}
 	in := c.adopt(m)
 	if in == nil {

@@ -129,6 +129,7 @@ type Relay struct {
 	waits    *waits
 	metrics  metrics
 	refusals *rate.Limiter                                            // of log lines
+	crowded  *rate.Limiter                                            // of log lines, too
 	holds    func(function string, ref block.Ref) (holds, known bool) // the catalog's
 
 	// Set by Run before anything else runs.
@@ -136,13 +137,16 @@ type Relay struct {
 	blocks Blocks
 	work   sync.WaitGroup
 
-	mu         sync.Mutex // guards all below; of other locks only a neighbour's is taken under it
+	// mu guards all below. Under it a neighbour's, a following's and a writer's
+	// lock may be taken, of which none takes another one, and never a conn's.
+	mu         sync.Mutex
 	running    bool
 	neighbours map[string]*neighbour // by VM
 	places     map[string]*placed    // by function
 	children   map[string]*children  // by function
 	conns      map[*conn]struct{}
-	inbound    int // of conns
+	guests     map[*guest]struct{} // connections that others made, from the first byte on
+	unproven   []*guest            // of these, that have shown no token, the oldest first
 }
 
 // New returns a Relay. It starts nothing: until Run it knows nobody to ask.
@@ -151,8 +155,8 @@ func New(o Options) (*Relay, error) {
 		return nil, err
 	}
 	r := &Relay{
-		opts: o, holds: o.Catalog.holds, uplink: newUplink(o.Upload), waits: newWaits(o.VM), refusals: rate.NewLimiter(10, 10),
-		neighbours: map[string]*neighbour{}, places: map[string]*placed{}, children: map[string]*children{}, conns: map[*conn]struct{}{},
+		opts: o, holds: o.Catalog.holds, uplink: newUplink(o.Upload), waits: newWaits(o.VM), refusals: rate.NewLimiter(10, 10), crowded: rate.NewLimiter(1, 1),
+		neighbours: map[string]*neighbour{}, places: map[string]*placed{}, children: map[string]*children{}, conns: map[*conn]struct{}{}, guests: map[*guest]struct{}{},
 	}
 	if err := r.metrics.register(o.Registerer, r); err != nil {
 		return nil, err
