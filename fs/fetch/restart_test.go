@@ -64,7 +64,7 @@ func TestRR06_DamagedBlocksAreFetchedAgain(t *testing.T) {
 	of := blocktest.NewLayer(1, blockSize, 8*blockSize)
 	all := []int{0, 1, 2, 3, 4, 5, 6, 7}
 	session(t, root, of.Source(), func(f *Fetcher) { readBlocks(t, f, of, all...) })
-	files, err := filepath.Glob(filepath.Join(root, "blocks", "*", "*"))
+	files, err := filepath.Glob(filepath.Join(root, "blocks", "*"))
 	if err != nil || len(files) != 8 {
 		t.Fatal(files, err)
 	}

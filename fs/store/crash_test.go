@@ -124,9 +124,6 @@ func loseWrites(t *testing.T, root string, rnd *rand.Rand) {
 	t.Helper()
 	for _, dir := range []string{"blocks", "blobs"} {
 		paths, err := filepath.Glob(filepath.Join(root, dir, "*"))
-		if dir == "blocks" {
-			paths, err = filepath.Glob(filepath.Join(root, dir, "*", "*"))
-		}
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
-	"strconv"
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
@@ -46,18 +44,17 @@ func (s *Store) put(ref block.Ref, p []byte) error {
 	}, p)
 }
 
-// write makes room for e, writes p as its file and enters it in the index.
+// write makes room for e, writes p as its file and enters it in the index. The
+// file has its final name from the start: nobody reads it before it is in the
+// index, and what a crash cuts short is found by its size or sum.
 func (s *Store) write(e *entry, p []byte) error {
-	s.mu.Lock()
-	if old := s.index.entries[e.sum]; old.serves(e) {
-		old.own(e.owners[0])
-		s.mu.Unlock()
+	if s.served(e) {
 		return nil
 	}
 	if !e.section && e.size > s.opts.MaxBytes {
-		s.mu.Unlock()
 		return fmt.Errorf("larger than the whole store: %w", errdefs.ErrResourceExhausted)
 	}
+	s.mu.Lock()
 	if !e.section {
 		s.index.bytes += e.size
 	}
@@ -65,30 +62,24 @@ func (s *Store) write(e *entry, p []byte) error {
 	s.mu.Unlock()
 	s.unlink(victims)
 
-	tmp := filepath.Join(s.root, "tmp", strconv.FormatUint(s.tmp.Add(1), 10))
-	err := writeFile(tmp, p)
 	stripe := s.stripe(e.sum)
 	stripe.Lock()
 	defer stripe.Unlock()
-	if err == nil {
-		err = move(tmp, s.path(e.sum, e.section))
+	there := s.served(e) // two callers at once
+	var err error
+	if !there {
+		err = writeFile(s.path(e.sum, e.section), p)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	old := s.index.entries[e.sum]
-	if !e.section && (err != nil || old.serves(e)) {
+	if !e.section && (err != nil || there) {
 		s.index.bytes -= e.size
 	}
-	switch {
-	case err != nil:
-		return err
-	case old.serves(e): // two callers at once
-		if old.section != e.section {
-			_ = unix.Unlink(s.path(e.sum, e.section))
-		}
-		old.own(e.owners[0])
+	if there {
 		return nil
-	case old != nil: // unverified, or a block that turns out to be a section
+	}
+	old := s.index.entries[e.sum] // unverified, or a block that turns out to be a section
+	if old != nil && (err == nil || old.section == e.section) {
 		for _, b := range old.owners {
 			e.own(b)
 		}
@@ -97,8 +88,23 @@ func (s *Store) write(e *entry, p []byte) error {
 			_ = unix.Unlink(s.path(old.sum, old.section))
 		}
 	}
-	s.index.insert(e, true)
-	return nil
+	if err == nil {
+		s.index.insert(e, true)
+	}
+	return err
+}
+
+// served reports whether e need not be written, and lets what serves it know
+// its owner.
+func (s *Store) served(e *entry) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := s.index.entries[e.sum]
+	if !old.serves(e) {
+		return false
+	}
+	old.own(e.owners[0])
+	return true
 }
 
 // serves reports whether want need not be written since e is there.
@@ -138,12 +144,19 @@ func (s *Store) unlink(victims []*entry) {
 	}
 }
 
-// writeFile creates path with content p. On error there is no file.
+// writeFile creates path with content p, in the place of what is there. On
+// error there is no file.
 func writeFile(path string, p []byte) error {
-	fd, err := retry(func() (int, error) {
+	create := func() (int, error) {
 		return unix.Open(path, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o600)
-	})
+	}
+	fd, err := retry(create)
+	if err == unix.EEXIST { // whoever has it open keeps it
+		_ = unix.Unlink(path)
+		fd, err = retry(create)
+	}
 	if err != nil {
+		_ = unix.Unlink(path)
 		return err
 	}
 	err = pwrite(fd, p, 0)
@@ -152,21 +165,6 @@ func writeFile(path string, p []byte) error {
 	}
 	if err != nil {
 		_ = unix.Unlink(path)
-	}
-	return err
-}
-
-// move renames tmp to path and makes path's directory where it is missing. On
-// error there is neither file.
-func move(tmp, path string) error {
-	err := unix.Rename(tmp, path)
-	if err == unix.ENOENT {
-		if err = unix.Mkdir(filepath.Dir(path), 0o700); err == nil || err == unix.EEXIST {
-			err = unix.Rename(tmp, path)
-		}
-	}
-	if err != nil {
-		_ = unix.Unlink(tmp)
 	}
 	return err
 }

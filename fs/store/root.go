@@ -14,7 +14,7 @@ import (
 
 // formatVersion is what the file "version" says. Any other text, older or
 // newer, means that nothing below root can be believed.
-const formatVersion = "faasnet store 1\n"
+const formatVersion = "faasnet store 2\n"
 
 // dirs are all directories of a store; prepare may throw their content away.
 var dirs = [...]string{"blocks", "sections", "blobs", "flat", "tmp"}

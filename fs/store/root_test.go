@@ -10,7 +10,7 @@ import (
 func TestRR06_OtherFormatStartsAfresh(t *testing.T) {
 	for name, change := range map[string]func(path string) error{
 		"older":   func(path string) error { return os.WriteFile(path, []byte("faasnet store 0\n"), 0o600) },
-		"newer":   func(path string) error { return os.WriteFile(path, []byte("faasnet store 2\n"), 0o600) },
+		"newer":   func(path string) error { return os.WriteFile(path, []byte("faasnet store 3\n"), 0o600) },
 		"torn":    func(path string) error { return os.WriteFile(path, nil, 0o600) },
 		"missing": os.Remove,
 	} {

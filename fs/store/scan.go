@@ -24,27 +24,13 @@ type found struct {
 // damage shows at the first read. The order of use is that of atime or mtime,
 // whichever is later, since many file systems keep no exact atime.
 func (s *Store) scan() error {
-	var all []found
 	sections, err := s.scanDir(filepath.Join(s.root, "sections"), true)
 	if err != nil {
 		return err
 	}
-	dirs, err := os.ReadDir(filepath.Join(s.root, "blocks"))
+	all, err := s.scanDir(filepath.Join(s.root, "blocks"), false)
 	if err != nil {
-		return fmt.Errorf("store: %w", err)
-	}
-	for _, d := range dirs {
-		if !d.IsDir() {
-			if err := os.Remove(filepath.Join(s.root, "blocks", d.Name())); err != nil {
-				return fmt.Errorf("store: %w", err)
-			}
-			continue
-		}
-		blocks, err := s.scanDir(filepath.Join(s.root, "blocks", d.Name()), false)
-		if err != nil {
-			return err
-		}
-		all = append(all, blocks...)
+		return err
 	}
 	slices.SortFunc(all, func(a, b found) int { return cmp.Compare(a.used, b.used) })
 

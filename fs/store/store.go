@@ -6,7 +6,7 @@
 //
 //	LOCK                 flock of the process that has the store open, its pid
 //	version              format of everything below; another one is thrown away
-//	blocks/ab/ab12...    compressed blocks named by their sum, evicted by LRU
+//	blocks/ab12...       compressed blocks named by their sum, evicted by LRU
 //	sections/cd34...     metadata and image sections, dropped by Retain only
 //	blobs/sha256-...     which sums a blob wants, for Retain
 //	flat/ID-N            decoded sparse file of a layer
@@ -166,9 +166,9 @@ func (s *Store) Usage() Usage {
 func (s *Store) stripe(sum block.Sum) *sync.Mutex { return &s.stripes[int(sum[0])%len(s.stripes)] }
 
 func (s *Store) path(sum block.Sum, section bool) string {
-	name := sum.String()
+	dir := "blocks"
 	if section {
-		return filepath.Join(s.root, "sections", name)
+		dir = "sections"
 	}
-	return filepath.Join(s.root, "blocks", name[:2], name)
+	return filepath.Join(s.root, dir, sum.String())
 }
