@@ -62,7 +62,7 @@ type Options struct {
 	// Dial makes a connection. The default is TCP.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
 	// TLS, if set, makes both sides show certificates in which the VM's name is
-	// a DNS name. It needs Certificates, RootCAs and ClientCAs.
+	// a DNS name. It needs a certificate for each side, RootCAs and ClientCAs.
 	TLS *tls.Config
 	// Report is told of upstreams that fail, once an epoch for each fault. It does not wait. The default is nobody.
 	Report func(Report)

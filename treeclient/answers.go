@@ -27,7 +27,7 @@ func (l *link) welcomed(w *treepb.Welcome) (back bool) {
 	c := l.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	back = c.away[l.address]
+	back = len(c.away[l.address]) > 0
 	delete(c.away, l.address)
 	c.tenant, c.most = w.Tenant, int(w.MaxFunctions)
 	key := ed25519.PublicKey(w.TokenKey)

@@ -36,7 +36,7 @@ type Client struct {
 	tenant    string
 	most      int // functions that a VM may be in, 0: not known
 	load      Load
-	away      map[string]bool // coordinators whose absence was logged
+	away      map[string][]string // why coordinators are away, as far as it was logged
 }
 
 // New returns a Client. It starts nothing.
@@ -44,7 +44,7 @@ func New(o Options) (*Client, error) {
 	if err := o.setDefaults(); err != nil {
 		return nil, err
 	}
-	c := &Client{opts: o, functions: map[string]*function{}, links: map[string]*link{}, away: map[string]bool{}, queued: make(chan struct{}, 1)}
+	c := &Client{opts: o, functions: map[string]*function{}, links: map[string]*link{}, away: map[string][]string{}, queued: make(chan struct{}, 1)}
 	c.metrics = newMetrics(c)
 	return c, c.metrics.register(o.Registerer)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -123,14 +124,15 @@ func (l *link) failed(ctx context.Context, steady bool, err error) (end bool) {
 		l.failures = 0
 	}
 	l.failures++
-	first := !c.away[l.address]
-	c.away[l.address] = true
+	known := len(c.away[l.address])
+	c.away[l.address] = remember(c.away[l.address], undigited(err))
+	news := len(c.away[l.address]) > known
 	mine := c.of(l.address)
 	if c.links[l.address] == l && (l.address != c.homeAddress() || l.failures >= patience) {
 		end = c.leaveLink(l, mine)
 	}
 	c.mu.Unlock()
-	if first {
+	if news {
 		log.G(ctx).WithError(err).WithField("coordinator", l.address).Warn("no coordinator, the last places hold")
 	}
 	if end {
@@ -139,6 +141,17 @@ func (l *link) failed(ctx context.Context, steady bool, err error) (end bool) {
 		}
 	}
 	return end
+}
+
+// undigited is an error without ports and times: one that is gone and one that
+// refuses us are each worth a line, each try is not.
+func undigited(err error) string {
+	return strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' {
+			return -1
+		}
+		return r
+	}, fmt.Sprint(err))
 }
 
 // leaveLink gives a link up if there is another one to go to. c.mu is held.
@@ -184,7 +197,7 @@ func (l *link) attend(ctx context.Context) (attended bool, err error) {
 	}
 	welcome := first.GetWelcome()
 	beat := welcome.GetHeartbeat().AsDuration()
-	if beat < minHeartbeat || beat > maxHeartbeat {
+	if beat < MinHeartbeat || beat > MaxHeartbeat {
 		return false, fmt.Errorf("treeclient: %s did not welcome us: %w", l.address, errdefs.ErrUnavailable)
 	}
 	if l.welcomed(welcome) {

@@ -1,13 +1,18 @@
 package treeclient_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/containerd/errdefs"
+	"github.com/sirupsen/logrus"
 
 	"github.com/faasnet/faasnet/treeclient"
 	"github.com/faasnet/faasnet/treeclient/treepb"
@@ -256,6 +261,34 @@ func TestCredentialThatCannotBeReadIsTriedAgain(t *testing.T) {
 		}
 		if h := pick(&heard, (*treepb.FromVM).GetHello); len(h) != 1 || h[0].Credential != "credential" {
 			t.Errorf("hellos: %v", h)
+		}
+	})
+}
+
+// A coordinator that is gone and later one that cannot be joined are worth a line
+// each, every try is not.
+func TestEachReasonIsLoggedOnce(t *testing.T) {
+	var lines bytes.Buffer
+	logrus.SetOutput(&lines)
+	t.Cleanup(func() { logrus.SetOutput(io.Discard) })
+	inBubble(t, func(w *world) {
+		t := w.t
+		var lost atomic.Bool
+		v := w.vm("a", func(o *treeclient.Options) {
+			o.Credential = func() (string, error) {
+				if lost.Load() {
+					return "", errors.New("no such file")
+				}
+				return "credential", nil
+			}
+		})
+		for range 2 {
+			time.Sleep(time.Minute)
+			lost.Store(true)
+		}
+		v.stop()
+		if n := strings.Count(lines.String(), "no coordinator"); n != 2 || !strings.Contains(lines.String(), "no such file") {
+			t.Errorf("%d lines of two reasons:\n%s", n, &lines)
 		}
 	})
 }

@@ -20,9 +20,10 @@ const (
 	// patient is for how many heartbeats a coordinator may be silent. It says
 	// something every four.
 	patient = 12
-	// What a coordinator may ask for.
-	minHeartbeat, maxHeartbeat = 10 * time.Millisecond, time.Minute
 )
+
+// MinHeartbeat and MaxHeartbeat bound what a coordinator may ask for.
+const MinHeartbeat, MaxHeartbeat = 10 * time.Millisecond, time.Minute
 
 var (
 	errSilent   = fmt.Errorf("treeclient: the coordinator is silent: %w", errdefs.ErrUnavailable)

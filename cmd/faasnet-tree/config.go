@@ -16,6 +16,7 @@ import (
 	"github.com/faasnet/faasnet/cmd/internal/coordinator"
 	"github.com/faasnet/faasnet/cmd/internal/coordinator/etcdjournal"
 	"github.com/faasnet/faasnet/cmd/internal/tree"
+	"github.com/faasnet/faasnet/treeclient"
 )
 
 const (
@@ -140,6 +141,9 @@ func (s *settings) check() error {
 	} {
 		refuse(v <= 0, "%s is not above 0", key)
 	}
+	beat := time.Duration(s.Heartbeat)
+	refuse(beat > 0 && (beat < treeclient.MinHeartbeat || beat > treeclient.MaxHeartbeat), "heartbeat %v is not within %v and %v", beat, treeclient.MinHeartbeat, treeclient.MaxHeartbeat)
+	refuse(s.TokenTTL > 0 && time.Duration(s.TokenTTL) < 10*beat, "token_ttl %v is shorter than ten heartbeats, the time to renew a token", s.TokenTTL)
 	host, port, err := net.SplitHostPort(s.Listen)
 	refuse(err != nil, "listen %q is not host:port", s.Listen)
 	refuse((s.TLS.Cert == "") != (s.TLS.Key == ""), "tls.cert and tls.key go together")

@@ -17,7 +17,7 @@ func credentialCommand() *cli.Command {
 made, and give coordinators only its public half, which "faasnet-tree key FILE"
 prints, by --credential-keys.`,
 		Flags: []cli.Flag{
-			&cli.PathFlag{Name: "key-file", Usage: "`FILE` with the private key, see the command key"},
+			&cli.PathFlag{Name: "key-file", Usage: "`FILE` with the private key, made by the command key"},
 			&cli.StringFlag{Name: "tenant", Usage: "`NAME` of the tenant"},
 			&cli.StringFlag{Name: "vm", Usage: "`NAME` of the VM; without it the credential is good for every VM of the tenant"},
 			&cli.DurationFlag{Name: "ttl", Usage: "`TIME` for which it is good", Value: 24 * time.Hour},
@@ -32,7 +32,7 @@ prints, by --credential-keys.`,
 			if c.Duration("ttl") <= 0 {
 				return usagef("--ttl is not above 0")
 			}
-			key, err := loadKey(c.Path("key-file"))
+			key, err := readKey(c.Path("key-file"))
 			if err != nil {
 				return err
 			}

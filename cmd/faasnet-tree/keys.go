@@ -13,13 +13,19 @@ import (
 // loadKey reads a private key in PKCS #8 PEM, and makes one where there is
 // none. A file that others may read is refused.
 func loadKey(path string) (ed25519.PrivateKey, error) {
-	p, err := readSecret(path)
-	if errors.Is(err, os.ErrNotExist) {
-		if err := makeKey(path); err != nil {
-			return nil, fmt.Errorf("make key %s: %w", path, err)
-		}
-		p, err = readSecret(path)
+	key, err := readKey(path)
+	if !errors.Is(err, os.ErrNotExist) {
+		return key, err
 	}
+	if err := makeKey(path); err != nil {
+		return nil, fmt.Errorf("make key %s: %w", path, err)
+	}
+	return readKey(path)
+}
+
+// readKey is loadKey where a key that is made now would be of no use.
+func readKey(path string) (ed25519.PrivateKey, error) {
+	p, err := readSecret(path)
 	if err != nil {
 		return nil, fmt.Errorf("key: %w", err)
 	}
@@ -90,6 +96,9 @@ func loadPublic(paths []string) (keys []ed25519.PublicKey, err error) {
 			var block *pem.Block
 			if block, rest = pem.Decode(rest); block == nil {
 				break
+			}
+			if block.Type != "PUBLIC KEY" {
+				return nil, fmt.Errorf("credential keys %s: %s in PEM, want PUBLIC KEY", path, block.Type)
 			}
 			k, err := x509.ParsePKIXPublicKey(block.Bytes)
 			if err != nil {

@@ -54,6 +54,10 @@ func TestCommandLine(t *testing.T) {
 		{"--form bush", exitUsage, `form: tree form "bush"`},
 		{"--heartbeat 0s", exitUsage, "heartbeat is not above 0"},
 		{"--heartbeat soon", exitUsage, "soon"},
+		{"--heartbeat 1ns", exitUsage, "heartbeat 1ns is not within"},
+		{"--heartbeat 2m", exitUsage, "heartbeat 2m0s is not within"},
+		{"--heartbeat 61ms --config testdata/short.toml", exitUsage, "token_ttl 600ms"},
+		{"credential --tenant a --key-file /no/such/key", exitFailed, "/no/such/key"},
 		{"--listen 7400", exitUsage, `listen "7400"`},
 		{"--scheduler-listen :7401", exitUsage, "every tenant's trees"},
 		{"--scheduler-listen 10.0.0.1:7401", exitUsage, "every tenant's trees"},
@@ -194,8 +198,8 @@ func TestBadKeys(t *testing.T) {
 		"empty":       write("nothing", "", 0o600),
 		"private key": good,
 	} {
-		if _, err := loadPublic([]string{path}); err == nil {
-			t.Errorf("public key, %s: no error", what)
+		if _, err := loadPublic([]string{path}); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("public key, %s: %v", what, err)
 		}
 	}
 	if code, _, stderr := call(t, "--key-file", good, "--credential-keys", write("none", "no key", 0o600), "--listen", "127.0.0.1:0"); code != exitFailed || !strings.Contains(stderr, "no PUBLIC KEY") {

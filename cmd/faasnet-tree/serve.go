@@ -75,10 +75,10 @@ func serve(ctx context.Context, s *settings) error {
 	var alive obs.Health
 	h := health.NewServer()
 	faces := []face{
-		{s.Listen, grpcFace(vms, h)},
-		{s.SchedulerListen, grpcFace(schedulers, h)},
-		{s.MetricsAddress, pages(obs.Handler(metrics, &alive))},
-		{s.DebugAddress, pages(obs.Profiles())},
+		{"listen", s.Listen, grpcFace(vms, h)},
+		{"scheduler_listen", s.SchedulerListen, grpcFace(schedulers, h)},
+		{"metrics_address", s.MetricsAddress, pages(obs.Handler(metrics, &alive))},
+		{"debug_address", s.DebugAddress, pages(obs.Profiles())},
 	}
 	listening, err := listen(ctx, faces)
 	if err != nil {
@@ -161,6 +161,7 @@ func newServer(cert, key, clientCA string, opts ...grpc.ServerOption) (*grpc.Ser
 
 // face is something that is served at an address, "" for not at all.
 type face struct {
+	key     string // of the configuration
 	address string
 	serve   func(context.Context, net.Listener) error
 }
@@ -175,7 +176,7 @@ func listen(ctx context.Context, faces []face) (ls []net.Listener, err error) {
 						l.Close()
 					}
 				}
-				return nil, err
+				return nil, fmt.Errorf("%s: %w", f.key, err)
 			}
 		}
 		ls = append(ls, l)

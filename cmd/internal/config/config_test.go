@@ -46,6 +46,7 @@ func TestDefaultIsValidAndReadsBack(t *testing.T) {
 }
 
 func TestParseRefuses(t *testing.T) {
+	long := strings.Repeat("v", 256)
 	for text, want := range map[string]string{
 		"backgroun_fetch = true":                   `line 1: unknown key "backgroun_fetch"`,
 		"[store]\nmax_byte = \"1GiB\"":             `line 2: unknown key "store.max_byte"`,
@@ -65,6 +66,12 @@ func TestParseRefuses(t *testing.T) {
 		"[registry]\nskip_verify = [\"\"]":         `registry.skip_verify: ""`,
 		"store":                                    "line 1",
 		"[tree]\nstrict = true":                    "tree.strict, but not tree.enabled",
+		"[tree]\ncoordinators = [\":7400\"]":       `tree.coordinators: ":7400"`,
+		"[tree]\ncoordinators = [\"unix:///c:1\"]": `tree.coordinators: "unix:///c:1"`,
+		"[tree]\ncoordinators = [\"c\"]":           `tree.coordinators: "c"`,
+		"[peer]\naddress = \":0\"":                 `peer.address: ":0"`,
+		"[peer]\naddress = \"unix:///run/p:1\"":    `peer.address: "unix:///run/p:1"`,
+		"[tree]\nvm = \"" + long + "\"":            "tree.vm is longer than 255 bytes",
 		"[tree]\ncertificate = \"c\"\nca = \"a\"":  "tree.certificate and tree.key",
 		"[tree]\ncertificate = \"c\"\nkey = \"k\"": "need tree.ca",
 	} {

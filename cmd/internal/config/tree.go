@@ -1,7 +1,9 @@
 package config
 
 import (
+	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -42,13 +44,24 @@ func defaultPeer() Peer {
 	return Peer{Address: ":7000", MaxConnections: peer.DefaultMaxConns, Silence: Duration(peer.DefaultSilence), Order: true}
 }
 
+// maxVM is what the relay and the coordinator take for a name, in bytes.
+const maxVM = 255
+
+// dialable reports whether address is [host]:port of TCP, with a port that another
+// VM can be told.
+func dialable(address string) bool {
+	host, port, err := net.SplitHostPort(address)
+	n, perr := strconv.ParseUint(port, 10, 16)
+	return err == nil && perr == nil && n > 0 && !strings.Contains(host, "/")
+}
+
 func (c *Config) validateTree(refuse func(bad bool, format string, args ...any)) {
 	refuse(c.Tree.Enabled && len(c.Tree.Coordinators) == 0, "tree.enabled, but tree.coordinators is empty")
-	for key, addresses := range map[string][]string{"tree.coordinators": c.Tree.Coordinators, "peer.address": {c.Peer.Address}} {
-		for _, a := range addresses {
-			refuse(!strings.Contains(a, ":") || !validAddress(a), "%s: %q is not host:port", key, a)
-		}
+	for _, a := range c.Tree.Coordinators {
+		refuse(!dialable(a) || strings.HasPrefix(a, ":"), "tree.coordinators: %q is not host:port", a)
 	}
+	refuse(!dialable(c.Peer.Address), "peer.address: %q is not host:port or :port", c.Peer.Address)
+	refuse(len(c.Tree.VM) > maxVM, "tree.vm is longer than %d bytes", maxVM)
 	refuse(time.Duration(c.Peer.Silence) < 2*peer.DefaultKeepAlive, "peer.silence %v is shorter than %v", c.Peer.Silence, 2*peer.DefaultKeepAlive)
 	refuse(c.Tree.Strict && !c.Tree.Enabled, "tree.strict, but not tree.enabled")
 	own := []string{c.Tree.CA, c.Tree.Certificate, c.Tree.Key}

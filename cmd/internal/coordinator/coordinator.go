@@ -70,11 +70,13 @@ func New(o Options) (*Coordinator, error) {
 }
 
 // ServerOptions are what a gRPC server of VMs needs: messages are small, and
-// connections of hosts that have vanished end.
+// connections end of hosts that have vanished, that say nothing, and that attend
+// no more.
 func ServerOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(64 << 10),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
+		grpc.ConnectionTimeout(helloTimeout),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second, MaxConnectionIdle: time.Minute}),
 	}
 }
 

@@ -387,6 +387,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		"no key":          {},
 		"unknown form":    {Key: testKey(), Form: "bush"},
 		"negative time":   {Key: testKey(), Heartbeat: -1},
+		"no time":         {Key: testKey(), Heartbeat: 1},
 		"negative number": {Key: testKey(), MaxFunctions: -1},
 	} {
 		if _, err := New(o); !errdefs.IsInvalidArgument(err) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/faasnet/faasnet/cmd/internal/tree"
 	"github.com/faasnet/faasnet/peer/identity"
+	"github.com/faasnet/faasnet/treeclient"
 )
 
 // Defaults of Options.
@@ -70,6 +71,9 @@ func (o *Options) setDefaults() error {
 	o.Idle = cmp.Or(o.Idle, DefaultIdle)
 	o.Settle = cmp.Or(o.Settle, DefaultSettle)
 	o.TokenTTL = cmp.Or(o.TokenTTL, DefaultTokenTTL)
+	if o.Heartbeat < treeclient.MinHeartbeat {
+		return fmt.Errorf("coordinator: heartbeat %v is shorter than %v: %w", o.Heartbeat, treeclient.MinHeartbeat, errdefs.ErrInvalidArgument)
+	}
 	if o.Journal == nil {
 		o.Journal = nothing{}
 	}

@@ -99,44 +99,52 @@ func (f *fleet) load() treeclient.Load {
 // nil for none.
 type trust struct{ coordinator, peers *tls.Config }
 
-func fleetTLS(cfg *config.Config) (t trust, err error) {
+func fleetTLS(cfg *config.Config, vm string) (t trust, err error) {
 	if cfg.Tree.CA != "" {
 		pool, err := authority(cfg.Tree.CA)
 		if err != nil {
-			return t, err
+			return t, fmt.Errorf("tree.ca: %w", err)
 		}
 		t.coordinator = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13}
 	}
 	if cfg.Tree.Certificate != "" {
-		if err := reads(cfg.Tree.Certificate, cfg.Tree.Key); err != nil {
+		own := keyPair{cfg.Tree.Certificate, cfg.Tree.Key}
+		if _, err := own.load(); err != nil {
 			return t, fmt.Errorf("tree.certificate: %w", err)
 		}
-		t.coordinator.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			pair, err := tls.LoadX509KeyPair(cfg.Tree.Certificate, cfg.Tree.Key)
-			return &pair, err
-		}
+		t.coordinator.GetClientCertificate = own.client
 	}
 	if cfg.Peer.Certificate == "" {
 		return t, nil
 	}
 	pool, err := authority(cfg.Peer.CA)
 	if err != nil {
-		return t, err
+		return t, fmt.Errorf("peer.ca: %w", err)
 	}
-	pair, err := tls.LoadX509KeyPair(cfg.Peer.Certificate, cfg.Peer.Key)
+	own := keyPair{cfg.Peer.Certificate, cfg.Peer.Key}
+	pair, err := own.load()
+	if err == nil { // else no other VM would speak to this one, and say so there only
+		err = pair.Leaf.VerifyHostname(vm)
+	}
 	if err != nil {
 		return t, fmt.Errorf("peer.certificate: %w", err)
 	}
-	t.peers = &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: pool, ClientCAs: pool, MinVersion: tls.VersionTLS13}
+	t.peers = &tls.Config{GetCertificate: own.server, GetClientCertificate: own.client, RootCAs: pool, ClientCAs: pool, MinVersion: tls.VersionTLS13}
 	return t, nil
 }
 
-// reads tries a certificate that is read again at each connection, so that one
-// that is renewed needs no restart.
-func reads(certificate, key string) error {
-	_, err := tls.LoadX509KeyPair(certificate, key)
-	return err
+// keyPair is the files of a certificate and its key. They are read again at each
+// connection: one that is renewed needs no restart.
+type keyPair struct{ certificate, key string }
+
+func (k keyPair) load() (*tls.Certificate, error) {
+	pair, err := tls.LoadX509KeyPair(k.certificate, k.key)
+	return &pair, err
 }
+
+func (k keyPair) client(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return k.load() }
+
+func (k keyPair) server(*tls.ClientHelloInfo) (*tls.Certificate, error) { return k.load() }
 
 func authority(path string) (*x509.CertPool, error) {
 	p, err := os.ReadFile(path)

@@ -61,7 +61,7 @@ func newFleet(ctx context.Context, cfg *config.Config, r prometheus.Registerer) 
 		}
 	}
 	f := &fleet{catalog: peer.NewCatalog(), order: cfg.Peer.Order, strict: cfg.Tree.Strict, wait: time.Duration(cfg.Tree.JoinTimeout), functions: map[string]*function{}}
-	trust, err := fleetTLS(cfg)
+	trust, err := fleetTLS(cfg, vm)
 	if err != nil {
 		return nil, err
 	}

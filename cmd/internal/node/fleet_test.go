@@ -182,16 +182,25 @@ func TestFleetConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	for name, change := range map[string]func(*config.Config){
-		"port taken":     func(c *config.Config) { c.Peer.Address = taken.Addr().String() },
-		"no CA":          func(c *config.Config) { c.Tree.CA = none },
-		"no certificate": func(c *config.Config) { c.Peer.Certificate, c.Peer.Key, c.Peer.CA = none, none, none },
+	ca := newAuthority(t)
+	other := ca.leaf("other", time.Hour)
+	for want, change := range map[string]func(*config.Config){
+		"relay:":                 func(c *config.Config) { c.Peer.Address = taken.Addr().String() },
+		"tree.ca:":               func(c *config.Config) { c.Tree.CA = none },
+		"peer.ca:":               func(c *config.Config) { c.Peer.Certificate, c.Peer.Key, c.Peer.CA = none, none, none },
+		"peer.certificate: open": func(c *config.Config) { c.Peer.Certificate, c.Peer.Key, c.Peer.CA = none, none, ca.file("ca") },
+		"peer.certificate: x509": func(c *config.Config) { // of another VM
+			c.Peer.Certificate, c.Peer.Key, c.Peer.CA = other+".pem", other+".key", ca.file("ca")
+		},
 	} {
 		c := w.inTree(t, "vm", "127.0.0.1:1")
 		change(c)
-		if n, err := Open(t.Context(), t.TempDir(), c, nil); err == nil {
-			t.Errorf("%s: opened", name)
+		n, err := Open(t.Context(), t.TempDir(), c, nil)
+		if err == nil {
 			n.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("opened with %v, want %s", err, want)
 		}
 	}
 }
