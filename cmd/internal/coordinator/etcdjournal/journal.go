@@ -84,7 +84,7 @@ type Journal struct {
 	metrics metrics
 	ring    atomic.Pointer[ring]
 	faces   atomic.Pointer[map[string]string] // for schedulers, by address of the coordinator
-	contact atomic.Int64 // when etcd last answered, in ns since 1970
+	contact atomic.Int64                      // when etcd last answered, in ns since 1970
 
 	mu    sync.Mutex // no other lock is taken under it
 	dirty map[coordinator.Key]bool
