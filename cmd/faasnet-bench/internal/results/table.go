@@ -3,6 +3,7 @@ package results
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -82,6 +83,9 @@ func percent(v float64) string { return fmt.Sprintf("%.1f %%", v*100) }
 
 const mega = 1e6
 
+// howSimulated are keys that say nothing of the result.
+var howSimulated = []string{"scale", "simulated_in_s", "by_rule"}
+
 // generic makes a table of rows that the tool knows nothing more of: by their
 // keys, in their order, units by the ends of the keys.
 func generic(rows []Row) string {
@@ -89,7 +93,7 @@ func generic(rows []Row) string {
 	seen := map[string]bool{}
 	for _, r := range rows {
 		for _, k := range r.keys {
-			if _, nested := r.values[k].(map[string]any); !seen[k] && !nested {
+			if _, nested := r.values[k].(map[string]any); !seen[k] && !nested && !slices.Contains(howSimulated, k) {
 				seen[k] = true
 				keys = append(keys, k)
 			}
