@@ -199,7 +199,7 @@ func (w *writer) loop(ctx context.Context) error {
 		}
 		began := time.Now()
 		err := w.write(ctx, b)
-		if w.pace.learn(b.data, time.Since(began)) {
+		if w.raw != nil && w.pace.learn(b.data, time.Since(began)) { // else nothing bounds what lies before an urgent frame
 			w.keepPace()
 		}
 		for _, p := range b.packets {
