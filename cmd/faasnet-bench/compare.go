@@ -2,7 +2,7 @@ package main
 
 import (
 	"cmp"
-	"fmt"
+	"errors"
 	"os"
 	"strings"
 	"time"
@@ -88,7 +88,7 @@ func comparisonOf(c *cli.Context) (*bursts, error) {
 		}
 	}
 	if len(b.plan) == 0 {
-		return nil, fmt.Errorf("no systems, or no VMs")
+		return nil, errors.New("no systems, or no VMs")
 	}
 	return b, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -90,11 +91,11 @@ func (v *VM) Daemons() []*Proc {
 
 // LastWords are the ends of what the VM's daemons printed.
 func (v *VM) LastWords() string {
-	var words string
+	var words strings.Builder
 	for _, p := range v.Daemons() {
-		words += filepath.Base(p.log) + ": " + p.Tail()
+		words.WriteString(filepath.Base(p.log) + ": " + p.Tail())
 	}
-	return words
+	return words.String()
 }
 
 // Close ends the VM and its link. Idempotent; the lab's Close does it too.
