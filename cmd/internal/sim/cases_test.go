@@ -122,7 +122,9 @@ func TestPN11_OnlyTheRegistryIsLeft(t *testing.T) {
 // 3 s, remembering nothing.
 func TestCO03_CoordinatorRestartsInABurst(t *testing.T) {
 	m := newImage(1, blockSize, 64, 64)
-	for _, form := range []tree.Form{tree.Striped, tree.Complete} {
+	// Who comes back first stands higher. In one tree a line is full all the time,
+	// so whoever comes to stand lower gets what it has missed later.
+	for form, atMost := range map[tree.Form]time.Duration{tree.Striped: time.Second, tree.Complete: 3 * time.Second} {
 		calm := inBurst(t, form, m, 8, nil)
 		inWorld(t, quick(form, slowLink, m), func(w *world) {
 			vms := w.add(8)
@@ -137,8 +139,8 @@ func TestCO03_CoordinatorRestartsInABurst(t *testing.T) {
 			})
 			added := b.last() - calm.last()
 			t.Logf("%s: all are back after %v; %v added, %.3f images from the registry", form, back, added, b.egress)
-			if back > 5*time.Second || added > time.Second || b.egress > 1.1 {
-				t.Errorf("%s: want 5 s, 1 s and 1.1", form)
+			if back > 5*time.Second || added > atMost || b.egress > 1.1 {
+				t.Errorf("%s: want 5 s, %v and 1.1", form, atMost)
 			}
 		})
 	}
