@@ -21,7 +21,7 @@ func newBench(ctx context.Context) (*bench, error) {
 	if err != nil {
 		return nil, err
 	}
-	unlock, err := lock()
+	unlock, err := lock(ctx)
 	if err != nil {
 		return nil, err
 	}

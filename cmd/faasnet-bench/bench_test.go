@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -61,6 +62,38 @@ func TestConversionsAreSummedUp(t *testing.T) {
 	})
 	if len(sums) != 2 || sums[1].Speedup != 4 || sums[1].Size != 0.95 {
 		t.Errorf("got %+v", sums)
+	}
+}
+
+// Results that could not be kept are not measured.
+func TestReportNeedsAPlace(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := newReport[startRow, startSummary](filepath.Join(dir, "none", "out.json")); err == nil || !strings.Contains(err.Error(), "--json") {
+		t.Errorf("a directory that does not exist: %v", err)
+	}
+	if _, err := newReport[startRow, startSummary](filepath.Join(dir, "out.json")); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+		t.Errorf("%d files before the first row, %v", len(left), err)
+	}
+}
+
+// What a command does not know it refuses, rather than measure something else.
+func TestCommandLine(t *testing.T) {
+	for args, want := range map[string]string{
+		"burst vms 8":       `burst: unexpected argument "vms"`,
+		"start extra":       `start: unexpected argument "extra"`,
+		"figure 14 extra":   `unexpected argument "extra"`,
+		"burts":             `no command "burts"`,
+		"start --image zzz": `image "zzz"`,
+	} {
+		app := newApp()
+		app.Writer, app.ErrWriter = io.Discard, io.Discard
+		err := app.RunContext(t.Context(), append([]string{"faasnet-bench"}, strings.Fields(args)...))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", args, err, want)
+		}
 	}
 }
 

@@ -111,6 +111,9 @@ func (p burstPlan) String() string {
 // burstsOf reads the flags and refuses what cannot be measured here.
 func burstsOf(c *cli.Context) (*bursts, error) {
 	b := &bursts{site: site{image: c.String("image"), progress: os.Stderr}, draw: c.Bool("draw"), timeout: c.Duration("timeout"), report: c.App.Writer, told: map[string]bool{}}
+	if err := checkImage(b.image); err != nil {
+		return nil, err
+	}
 	on, err := onOff(c, "tree")
 	if err != nil {
 		return nil, err
@@ -174,7 +177,7 @@ func formOf(stripes int, form string) (string, error) {
 	case stripes == 1 && (form == "" || form == "complete" || form == "rotate"):
 		return cmp.Or(form, "complete"), nil
 	}
-	return "", fmt.Errorf("no form %q of trees with %d stripes", form, stripes)
+	return "", fmt.Errorf("--stripes %d --form %q: want 2 stripes, or 1 in the form complete or rotate", stripes, form)
 }
 
 // measure runs the plan reps times; sum sums up.

@@ -63,6 +63,9 @@ func comparisonOf(c *cli.Context) (*bursts, error) {
 		site: site{image: c.String("image"), progress: os.Stderr}, timeout: c.Duration("timeout"), report: c.App.Writer,
 		told: map[string]bool{}, footprint: true, skip: tooSlow,
 	}
+	if err := checkImage(b.image); err != nil {
+		return nil, err
+	}
 	var err error
 	if b.background, err = onOff(c, "background"); err != nil {
 		return nil, err

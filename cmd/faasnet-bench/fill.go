@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/containerd/containerd/v2/pkg/reference"
+
 	"github.com/faasnet/faasnet/cmd/faasnet-bench/internal/rivals"
 	"github.com/faasnet/faasnet/script/images"
 	"github.com/faasnet/faasnet/script/lab"
@@ -38,6 +40,21 @@ type site struct {
 	originHost *lab.Host
 	server     *lab.Registry
 	hosts      string
+}
+
+// checkImage refuses what can be no image, before anything is started.
+func checkImage(name string) error {
+	if images.IsName(name) {
+		return nil
+	}
+	spec, err := reference.Parse(name)
+	if err == nil && spec.Object == "" {
+		err = reference.ErrObjectRequired
+	}
+	if err != nil {
+		return fmt.Errorf("image %q is neither one of %s nor a reference such as registry.example/fn:1: %w", name, strings.Join(append(images.Names(), images.Small()...), ", "), err)
+	}
+	return nil
 }
 
 // prepare fills the registry and starts it behind a link of the rate.

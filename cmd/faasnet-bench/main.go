@@ -29,7 +29,7 @@ func main() {
 
 // newApp is the command line.
 func newApp() *cli.App {
-	return &cli.App{
+	app := &cli.App{
 		Name:  "faasnet-bench",
 		Usage: "measure conversion and start of functions, beside others on the same work",
 		Commands: []*cli.Command{
@@ -52,5 +52,32 @@ func newApp() *cli.App {
 			simWorldCommand(),
 		},
 		ExitErrHandler: func(*cli.Context, error) {},
+		Action:         anyCommand,
+	}
+	strict(app.Commands)
+	return app
+}
+
+// anyCommand is what is done without a command, or with one that does not exist.
+func anyCommand(c *cli.Context) error {
+	if c.NArg() > 0 {
+		return fmt.Errorf("no command %q, see %s --help", c.Args().First(), c.App.HelpName)
+	}
+	return cli.ShowAppHelp(c)
+}
+
+// strict refuses arguments of commands that have none: a forgotten -- must not
+// become minutes of measuring something else.
+func strict(commands []*cli.Command) {
+	for _, c := range commands {
+		strict(c.Subcommands)
+		if c.ArgsUsage == "" && len(c.Subcommands) == 0 && c.Before == nil {
+			c.Before = func(c *cli.Context) error {
+				if c.NArg() > 0 {
+					return fmt.Errorf("%s: unexpected argument %q", c.Command.Name, c.Args().First())
+				}
+				return nil
+			}
+		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -31,7 +32,19 @@ type report[R, S any] struct {
 
 func newReport[R, S any](file string) (*report[R, S], error) {
 	m, err := thisMachine()
+	if err == nil && file != "" {
+		err = writable(file)
+	}
 	return &report[R, S]{file: file, Machine: m, Args: os.Args[1:], Rows: []R{}, Summary: []S{}}, err
+}
+
+// writable makes sure, before anything is measured, that results can be kept.
+func writable(file string) error {
+	f, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file))
+	if err != nil {
+		return fmt.Errorf("--json: %w", err)
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
 // add adds a row; summary sums up all rows so far.
@@ -148,20 +161,29 @@ func thisMachine() (machine, error) {
 
 // lock waits until no other run measures on this machine. The lock goes with
 // the process.
-func lock() (unlock func() error, err error) {
+func lock(ctx context.Context) (unlock func() error, err error) {
 	const path = "/var/tmp/faasnet-bench.lock"
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		fmt.Fprintln(os.Stderr, "another run holds", path, "- waiting for its end")
-		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
-			f.Close()
-			return nil, fmt.Errorf("lock %s: %w", path, err)
+	for told := false; ; told = true {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return f.Close, nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
+		}
+		if !told {
+			fmt.Fprintln(os.Stderr, "another run holds", path, "- waiting for its end")
+		}
+		select {
+		case <-time.After(200 * time.Millisecond): // a wait in the kernel would not hear Ctrl-C
+		case <-ctx.Done():
+			return nil, errors.Join(fmt.Errorf("lock %s: %w", path, ctx.Err()), f.Close())
 		}
 	}
-	return f.Close, nil
 }
 
 // dropCaches empties the page cache and the caches of names.

@@ -61,6 +61,9 @@ The configuration of each system is printed once.`,
 				site: site{image: c.String("image"), progress: os.Stderr},
 				rate: c.String("rate"), systems: c.StringSlice("systems"), background: c.Bool("background"), configs: true,
 			}
+			if err := checkImage(s.image); err != nil {
+				return err
+			}
 			sums, err := s.measure(c.Context, c.Int("reps"), c.String("json"))
 			if err != nil {
 				return err

@@ -126,10 +126,36 @@ func (g group) remove() error {
 			return nil
 		})
 		for _, dir := range slices.Backward(dirs) {
-			if rmErr := os.Remove(dir); rmErr != nil && !os.IsNotExist(rmErr) {
-				err = errors.Join(err, rmErr)
-			}
+			err = errors.Join(err, removeGroup(dir))
 		}
 	}
 	return err
+}
+
+// removeGroup removes one cgroup without children. Processes that are listed no
+// more may still be on their way out of it.
+func removeGroup(dir string) error {
+	const patience = 5 * time.Second
+	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		err := os.Remove(dir)
+		if err == nil || os.IsNotExist(err) {
+			return nil
+		}
+		if !errors.Is(err, unix.EBUSY) || time.Now().After(end) {
+			return err
+		}
+	}
+}
+
+// orphans lists the groups of labs that have no directory any more.
+func orphans() (gone []group, err error) {
+	root, _ := hierarchy()
+	dirs, err := filepath.Glob(filepath.Join(root, prefix+"*"))
+	for _, dir := range dirs {
+		name := filepath.Base(dir)
+		if _, serr := os.Stat(filepath.Join(parent, name)); errors.Is(serr, fs.ErrNotExist) {
+			gone = append(gone, group(name))
+		}
+	}
+	return gone, err
 }

@@ -88,7 +88,11 @@ func sweep() error {
 		}
 		err = errors.Join(err, remove(dir))
 	}
-	return err
+	gone, goneErr := orphans()
+	for _, g := range gone {
+		err = errors.Join(err, g.remove())
+	}
+	return errors.Join(err, goneErr)
 }
 
 func remove(dir string) error {

@@ -209,8 +209,15 @@ func TestSweepRemovesLabsOfDeadProcesses(t *testing.T) {
 	if err := os.WriteFile(l.Dir()+"/pid", []byte("999999999"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	orphan := group(filepath.Base(l.Dir()) + "-orphan") // its directory is gone already
+	if _, err := orphan.leaf(); err != nil {
+		t.Fatal(err)
+	}
 	if err := sweep(); err != nil {
 		t.Fatal(err)
+	}
+	if _, err := os.Stat(orphan.dir()); !os.IsNotExist(err) {
+		t.Error("a group without a lab is still there")
 	}
 	<-p.done
 	if _, err := os.Stat(l.Dir()); !os.IsNotExist(err) {
