@@ -190,7 +190,14 @@ func TestRR04_NotifiesSystemd(t *testing.T) {
 
 func TestMetricsAddress(t *testing.T) {
 	dir := t.TempDir()
-	f := newFiles(t, fmt.Sprintf("metrics_address = %q\ndebug_address = %q\n", dir+"/m.sock", dir+"/d.sock"))
+	l, err := net.Listen("tcp", "127.0.0.1:0") // a port that is free
+	if err != nil {
+		t.Fatal(err)
+	}
+	relay := l.Addr().String()
+	l.Close()
+	f := newFiles(t, fmt.Sprintf("metrics_address = %q\ndebug_address = %q\n[tree]\nenabled = true\ncoordinators = [\"127.0.0.1:1\"]\n[peer]\naddress = %q\n",
+		dir+"/m.sock", dir+"/d.sock", relay))
 	p := startProcess(t, nil, f.args()...)
 	_, sn := f.connect(t)
 	// The key and label of a layer that is to be unpacked.
@@ -212,6 +219,15 @@ func TestMetricsAddress(t *testing.T) {
 	for _, m := range documented {
 		if !strings.Contains(page, "# TYPE "+m[1]+" ") {
 			t.Errorf("documented metric %s does not exist", m[1])
+		}
+	}
+	operations, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile("(?m)^# TYPE (faasnet_[a-z_]+) ").FindAllStringSubmatch(page, -1) {
+		if !strings.Contains(string(operations), "`"+m[1]+"`") {
+			t.Errorf("%s is not in operations.md", m[1])
 		}
 	}
 	p.end(t, syscall.SIGTERM)
