@@ -44,7 +44,7 @@ func TestBurstIsFlat(t *testing.T) {
 	}
 	m := newImage(1, blockSize, 170, 170, 172)
 	for form, limits := range map[tree.Form][]limit{
-		tree.Striped:  {{1, 1}, {8, 1.3}, {16, 1.4}, {64, 1.6}, {128, 1.75}},
+		tree.Striped:  {{1, 1}, {8, 1.25}, {16, 1.25}, {64, 1.3}, {128, 1.35}},
 		tree.Complete: {{1, 1}, {8, 2.2}, {16, 2.2}, {64, 2.3}, {128, 2.3}}, // the paper's: half of the uplinks do all
 	} {
 		if !long() {

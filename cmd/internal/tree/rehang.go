@@ -24,8 +24,12 @@ func (t *striped) rehang(c int, upstream func(VM) VM) {
 	if m == 0 {
 		return
 	}
-	leaves := slices.Clone(t.slots[c][m:])
-	clear(t.slots[c][m:])
+	from := last(m) + 1 // the first leaf that is not the other root's
+	if m == 1 {
+		from = twin + 1
+	}
+	leaves := slices.Clone(t.slots[c][from:])
+	clear(t.slots[c][from:])
 	var homeless []VM
 	for _, vm := range leaves {
 		if vm == Origin {
@@ -38,8 +42,8 @@ func (t *striped) rehang(c int, upstream func(VM) VM) {
 			homeless = append(homeless, vm)
 		}
 	}
-	t.open[c] = t.open[c][:0]
-	for i := m; i <= 2*m; i++ {
+	t.open[c] = slices.DeleteFunc(t.open[c], func(i int) bool { return i != twin })
+	for i := from; i <= 2*m; i++ {
 		switch {
 		case t.slots[c][i] != Origin:
 		case len(homeless) > 0:
@@ -58,8 +62,8 @@ func (t *striped) room(c int, up VM) int {
 	if !ok || p.class != c || p.at[c] == none {
 		return none
 	}
-	for i := 2*p.at[c] + 1; i <= 2*p.at[c]+2; i++ {
-		if i >= t.size[c] && t.slots[c][i] == Origin {
+	for i := below(p.at[c]); i <= below(p.at[c])+1; i++ {
+		if i > last(t.size[c]) && i != twin && t.slots[c][i] == Origin {
 			return i
 		}
 	}

@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"cmp"
 	"iter"
 	"maps"
 	"slices"
@@ -12,14 +13,14 @@ import (
 // as leaves, so a VM serves two VMs at most, all in one stripe, and every
 // uplink carries the image once.
 //
-// Tree c with m VMs of its class is a heap of 2m+1 slots: the interior in
-// slots 0..m-1, leaves in slots m..2m, at most two of which are free. With
-// m = 0 there is no tree and everybody reads the stripe from the origin.
+// Tree c with m VMs of its class has 2m+1 slots (slots.go), of which at most two
+// leaves are free. With m = 0 there is no tree and everybody reads the stripe
+// from the origin.
 //
 // An insert moves at most one VM besides the new one: the leaf whose slot
 // turns interior. A delete moves at most five: who fills the interior hole,
 // the two below it, and the two leaves whose slots vanish with the last
-// interior VM.
+// interior VM. Who becomes a root moves in both stripes.
 type striped struct {
 	slots [2][]VM
 	size  [2]int   // VMs of the class, m
@@ -53,6 +54,7 @@ func (t *striped) Insert(vm VM) ([]Move, error) {
 	t.at[vm] = place{class: c, at: [2]int{none, none}}
 	t.grow(c, vm, &m)
 	t.hang(1-c, vm, &m)
+	t.pair(&m)
 	t.epoch++
 	return m.done(t, Origin), nil
 }
@@ -71,18 +73,20 @@ func (t *striped) Delete(vm VM) ([]Move, error) {
 	if t.size[o] > t.size[c] {
 		t.promote(vm, &m)
 	} else {
-		last := t.slots[c][t.size[c]-1]
-		t.touch(last, c, &m)
-		for _, d := range t.Downstream(last, c) {
-			m.touch(d, c, last)
+		end := last(t.size[c])
+		z := t.slots[c][end]
+		t.touch(z, c, &m)
+		for _, d := range t.Downstream(z, c) {
+			m.touch(d, c, z)
 		}
-		t.slots[c][t.size[c]-1] = Origin
-		if last != vm {
-			t.set(c, p.at[c], last)
+		t.slots[c][end] = Origin
+		if z != vm {
+			t.set(c, p.at[c], z)
 		}
 		t.shrink(c, &m)
 	}
 	delete(t.at, vm)
+	t.pair(&m)
 	t.epoch++
 	return m.done(t, vm), nil
 }
@@ -93,8 +97,7 @@ func (t *striped) Delete(vm VM) ([]Move, error) {
 func (t *striped) promote(vm VM, m *moves) {
 	p := t.at[vm]
 	c, o := p.class, 1-p.class
-	end := t.size[o] - 1
-	z := t.slots[o][end]
+	z := t.slots[o][last(t.size[o])]
 	t.touch(z, 0, m)
 	t.touch(z, 1, m)
 	zp := t.at[z]
@@ -125,12 +128,13 @@ func (t *striped) grow(c int, vm VM, m *moves) {
 	}
 	t.slots[c] = append(t.slots[c], Origin, Origin)
 	t.open[c] = append(t.open[c], 2*n+1, 2*n+2)
-	leaf := t.slots[c][n]
+	i := last(n + 1)
+	leaf := t.slots[c][i]
 	if leaf != Origin {
 		t.touch(leaf, c, m)
-		t.set(c, 2*n+1, leaf)
+		t.set(c, below(i), leaf)
 	}
-	t.set(c, n, vm)
+	t.set(c, i, vm)
 }
 
 // shrink takes the last interior slot from tree c, whose VM has been taken
@@ -155,8 +159,8 @@ func (t *striped) shrink(c int, m *moves) {
 	}
 	t.slots[c] = t.slots[c][:2*n+1]
 	t.open[c] = slices.DeleteFunc(t.open[c], func(i int) bool { return i > 2*n })
-	if t.slots[c][n] == Origin {
-		t.open[c] = append(t.open[c], n)
+	if i := last(n + 1); t.slots[c][i] == Origin {
+		t.open[c] = append(t.open[c], i)
 	}
 	for _, leaf := range tail {
 		if leaf != Origin {
@@ -167,12 +171,45 @@ func (t *striped) shrink(c int, m *moves) {
 }
 
 // hang puts vm in a free leaf slot of tree c. There is one, since the other
-// class has at most one VM more than this one.
+// class has at most one VM more than this one. The twin's slot comes last.
 func (t *striped) hang(c int, vm VM, m *moves) {
 	t.touch(vm, c, m)
-	if t.size[c] > 0 {
-		t.set(c, slices.Min(t.open[c]), vm)
+	if t.size[c] == 0 {
+		return
 	}
+	if t.seat(c, m); t.at[vm].at[c] != none {
+		return // it is the root of the other tree
+	}
+	t.set(c, slices.MinFunc(t.open[c], func(a, b int) int {
+		return cmp.Or(-cmp.Compare(min(a, twin+1), min(b, twin+1)), cmp.Compare(a, b))
+	}), vm)
+}
+
+// pair sees to it that each root hangs right below the other.
+func (t *striped) pair(m *moves) {
+	t.seat(0, m)
+	t.seat(1, m)
+}
+
+// seat puts the root of the other tree in its slot of tree c.
+func (t *striped) seat(c int, m *moves) {
+	o := 1 - c
+	if t.size[c] == 0 || t.size[o] == 0 {
+		return
+	}
+	root := t.slots[o][0]
+	i := t.at[root].at[c]
+	if root == Origin || i == twin || t.at[root].class == c {
+		return
+	}
+	t.touch(root, c, m)
+	other := t.slots[c][twin]
+	t.free(c, i)
+	if other != Origin {
+		t.touch(other, c, m)
+		t.set(c, i, other)
+	}
+	t.set(c, twin, root)
 }
 
 // free empties leaf slot i of tree c.
@@ -219,7 +256,7 @@ func (t *striped) Upstream(vm VM, stripe int) VM {
 	if !ok || p.at[stripe] <= 0 {
 		return Origin
 	}
-	return t.slots[stripe][(p.at[stripe]-1)/2]
+	return t.slots[stripe][above(p.at[stripe])]
 }
 
 func (t *striped) Downstream(vm VM, stripe int) []VM {
@@ -227,9 +264,9 @@ func (t *striped) Downstream(vm VM, stripe int) []VM {
 	if !ok || p.class != stripe {
 		return nil
 	}
-	i := p.at[stripe]
+	i := below(p.at[stripe])
 	var down []VM
-	for _, d := range t.slots[stripe][2*i+1 : 2*i+3] {
+	for _, d := range t.slots[stripe][i : i+2] {
 		if d != Origin {
 			down = append(down, d)
 		}

@@ -84,6 +84,12 @@ func check(t testing.TB, tr Tree, form Form) {
 			level(t, tr, root)
 		}
 	}
+	if form == Striped && tr.Len() > 1 {
+		a, b := tr.Root(0), tr.Root(1)
+		if tr.Upstream(a, 1) != b || tr.Upstream(b, 0) != a {
+			t.Fatalf("the roots are %q and %q, and not right below each other", a, b)
+		}
+	}
 	for vm, n := range children {
 		if n > 2 {
 			t.Fatalf("%q serves %d VMs", vm, n)
