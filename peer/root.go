@@ -19,7 +19,7 @@ func (r *Relay) Root(ref block.Ref) error {
 	for _, a := range at {
 		p := r.places[a.function]
 		if p == nil {
-			why = fmt.Sprintf("this VM has no place in the tree of %s", a.function)
+			why = "this VM has no place in the tree of " + a.function
 			continue
 		}
 		up := p.place.Stripes[a.number%len(p.place.Stripes)].Upstream.VM

@@ -22,8 +22,11 @@ const (
 	patient = 12
 )
 
-// MinHeartbeat and MaxHeartbeat bound what a coordinator may ask for.
-const MinHeartbeat, MaxHeartbeat = 10 * time.Millisecond, time.Minute
+// MinHeartbeat is the shortest time that a coordinator may ask for.
+const MinHeartbeat = 10 * time.Millisecond
+
+// MaxHeartbeat is the longest one.
+const MaxHeartbeat = time.Minute
 
 var (
 	errSilent   = fmt.Errorf("treeclient: the coordinator is silent: %w", errdefs.ErrUnavailable)

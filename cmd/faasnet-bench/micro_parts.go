@@ -78,13 +78,13 @@ func (m *micros) blocks(ctx context.Context, _ []string) error {
 		parts = append(parts, part{microPlan{Name: "block", System: system, State: state}, "MB/s", run, megabytes})
 	}
 	for _, level := range []block.Level{block.LevelFastest, block.LevelDefault, block.LevelBetter, block.LevelBest} {
-		encode := func(b *testing.B) { blocktest.BenchmarkEncode(b, level, sample) }
+		encode := func(b *testing.B) { b.Helper(); blocktest.BenchmarkEncode(b, level, sample) }
 		add(level.String(), "encode", encode)
 		parts = append(parts, part{microPlan{Name: "block", System: level.String(), State: "size"}, "of 1", encode,
 			func(r testing.BenchmarkResult) float64 { return r.Extra["ratio"] }})
-		add(level.String(), "decode", func(b *testing.B) { blocktest.BenchmarkDecode(b, level, sample) })
+		add(level.String(), "decode", func(b *testing.B) { b.Helper(); blocktest.BenchmarkDecode(b, level, sample) })
 	}
-	add("sha256", "verify", func(b *testing.B) { blocktest.BenchmarkVerify(b, sample) })
+	add("sha256", "verify", func(b *testing.B) { b.Helper(); blocktest.BenchmarkVerify(b, sample) })
 	return m.parts(ctx, parts)
 }
 

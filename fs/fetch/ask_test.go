@@ -36,6 +36,7 @@ func (p *peers) Blame(_ block.Ref, src block.Source, _ error) {
 // and the block is asked for anew.
 func TestRA11_BadBytesAreNeverCached(t *testing.T) {
 	inBubble(t, func(t *testing.T, w way) {
+		t.Helper()
 		of := blocktest.NewLayer(1, blockSize, 2*blockSize)
 		for name, src := range map[string]block.Source{
 			"cut":     blocktest.Truncate(of.Source(), 1, 100),

@@ -46,6 +46,7 @@ func TestChaos(t *testing.T) {
 }
 
 func chaos(t *testing.T, seed uint64) {
+	t.Helper()
 	const layers, blocks = 5, 16
 	all := &blocktest.Memory{}
 	var ofs [layers]*blocktest.Layer
@@ -102,6 +103,7 @@ func chaos(t *testing.T, seed uint64) {
 
 // chaosStep does something with a layer and reports whether a read succeeded.
 func chaosStep(t *testing.T, f *Fetcher, of *blocktest.Layer, rnd *rand.Rand) bool {
+	t.Helper()
 	ctx := WithPriority(t.Context(), Priority(rnd.IntN(int(priorities))))
 	if rnd.IntN(4) == 0 {
 		var cancel context.CancelFunc

@@ -16,12 +16,12 @@ func decodeSlots() int { return 2 * runtime.GOMAXPROCS(0) }
 func (l *Layer) join(ctx context.Context, i int) (w *work, started bool, err error) {
 	l.hold()
 	w, started, err = l.calls.join(ctx, i, l.table.Ref(l.id.Blob, i), priorityOf(ctx), func(ctx context.Context, w *work) {
-		defer l.release()
+		defer func() { _ = l.release() }()
 		b, err := l.decode(ctx, w)
 		l.calls.publish(i, w, b, err)
 	})
 	if !started {
-		l.release()
+		_ = l.release()
 	}
 	return w, started, err
 }

@@ -66,7 +66,7 @@ func (f *Fetcher) Layer(blob digest.Digest, t *block.Table) (*Layer, error) {
 			f.seals.push(l)
 		}
 	case !errdefs.IsResourceExhausted(err):
-		l.Close()
+		_ = l.Close()
 		return nil, err
 	}
 	return l, nil

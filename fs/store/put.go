@@ -151,7 +151,7 @@ func writeFile(path string, p []byte) error {
 		return unix.Open(path, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o600)
 	}
 	fd, err := retry(create)
-	if err == unix.EEXIST { // whoever has it open keeps it
+	if errors.Is(err, unix.EEXIST) { // whoever has it open keeps it
 		_ = unix.Unlink(path)
 		fd, err = retry(create)
 	}

@@ -98,6 +98,7 @@ func check(t testing.TB, tr Tree, form Form) {
 }
 
 func level(t testing.TB, tr Tree, vm VM) int {
+	t.Helper()
 	if vm == Origin {
 		return 0
 	}
