@@ -25,7 +25,8 @@ const (
 	helloTimeout = 5 * time.Second
 	// pulses is how many heartbeats a VM waits for a sign of life at most.
 	pulses = 4
-	// A VM may say this much a second, heartbeats excepted; then it waits.
+	// A VM may say this much a second, and heartbeats four times as often as they are
+	// wanted; then it waits.
 	messageRate, messageBurst = 100, 200
 )
 
@@ -82,6 +83,7 @@ func (c *Coordinator) listen(ctx context.Context, stream treepb.Membership_Atten
 	log.G(ctx).WithField("address", s.address).Debug("VM attends")
 	greeted <- s
 	pace := rate.NewLimiter(messageRate, messageBurst)
+	beats := rate.NewLimiter(rate.Every(c.opts.Heartbeat/4), messageBurst) // many at once if it was us who did not listen
 	for {
 		msg, err := stream.Recv()
 		switch {
@@ -90,10 +92,12 @@ func (c *Coordinator) listen(ctx context.Context, stream treepb.Membership_Atten
 		case err != nil:
 			return err
 		}
-		if msg.GetHeartbeat() == nil {
-			if err := pace.Wait(ctx); err != nil {
-				return err
-			}
+		limit := pace
+		if msg.GetHeartbeat() != nil {
+			limit = beats
+		}
+		if err := limit.Wait(ctx); err != nil {
+			return err
 		}
 		c.hear(ctx, s, msg)
 	}
@@ -160,6 +164,7 @@ func (c *Coordinator) speak(ctx context.Context, stream treepb.Membership_Attend
 			out = c.news(s)
 		case <-pulse.C:
 			out = []*treepb.ToVM{{}}
+			tokens.keep(c.functionsOf(s))
 			c.again(s, tokens.old(time.Now()))
 		}
 		for _, msg := range out {

@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -30,6 +31,17 @@ func (c *Coordinator) news(s *session) []*treepb.ToVM {
 	}
 	clear(s.news)
 	return out
+}
+
+// functionsOf returns the functions in which the VM has a seat.
+func (c *Coordinator) functionsOf(s *session) map[string]bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	functions := make(map[string]bool, len(s.seats))
+	for f := range s.seats {
+		functions[f] = true
+	}
+	return functions
 }
 
 // again makes the VM hear its places once more.
@@ -95,6 +107,12 @@ func (t *tokens) put(a *treepb.Assignment, now time.Time) error {
 	}
 	a.Token, a.TokenExpires = tok.text, timestamppb.New(tok.expires)
 	return nil
+}
+
+// keep forgets the tokens of all other functions: a VM that comes and goes must not
+// pile them up.
+func (t *tokens) keep(functions map[string]bool) {
+	maps.DeleteFunc(t.cached, func(f string, _ token) bool { return !functions[f] })
 }
 
 // old returns the functions whose tokens need to be renewed and forgets the

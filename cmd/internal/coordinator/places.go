@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/faasnet/faasnet/cmd/internal/tree"
@@ -18,7 +19,7 @@ const maxName = 256
 func (c *Coordinator) join(s *session, j *treepb.Join, now time.Time) {
 	k := Key{s.tenant, j.Function}
 	if j.Function == "" || len(j.Function) > maxName {
-		s.refuse(j.Function, fmt.Sprintf("a function name has 1 to %d bytes", maxName), treepb.Refusal_AGAIN_NEVER)
+		s.refuse(short(j.Function), fmt.Sprintf("a function name has 1 to %d bytes", maxName), treepb.Refusal_AGAIN_NEVER)
 		return
 	}
 	if owner := c.opts.Journal.Owner(k, j.Unreachable); owner != "" {
@@ -80,4 +81,9 @@ func (c *Coordinator) seat(k Key, vm tree.VM) *seat {
 		return g.seats[vm]
 	}
 	return nil
+}
+
+// short is as much of a name that is too long as is said of it.
+func short(name string) string {
+	return strings.ToValidUTF8(name[:min(len(name), maxName)], "")
 }

@@ -2,8 +2,10 @@ package coordinator
 
 import (
 	"context"
+	"fmt"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/time/rate"
 
 	"github.com/faasnet/faasnet/cmd/internal/tree"
@@ -20,8 +22,9 @@ type session struct {
 	// Guarded by Coordinator.mu.
 	seats map[string]*seat // by function
 	// news is what the VM must still be told, of each function only the newest,
-	// so that a VM that does not read costs a bounded amount of memory. Nil
-	// stands for its place as it is when the message is made.
+	// and of maxNews functions at most, so that a VM that does not read costs a
+	// bounded amount of memory. Nil stands for its place as it is when the message
+	// is made.
 	news    map[string]*treepb.ToVM
 	heard   time.Time // last message of any kind
 	busy    time.Time // last time that it joined, read or relayed
@@ -41,8 +44,18 @@ func newSession(m member, address string, end context.CancelCauseFunc, now time.
 	}
 }
 
+// maxNews bounds the functions of which a VM has not been told; beyond that it does
+// not read, or asks for what nobody has.
+const maxNews = 1024
+
+var errDeaf = fmt.Errorf("the VM asks much and does not listen: %w", errdefs.ErrResourceExhausted)
+
 // post replaces what was to be said of the function.
 func (s *session) post(function string, m *treepb.ToVM) {
+	if _, replaced := s.news[function]; !replaced && len(s.news) >= maxNews {
+		s.end(errDeaf)
+		return
+	}
 	s.news[function] = m
 	select {
 	case s.wake <- struct{}{}:
