@@ -272,12 +272,17 @@ func TestSE05_CrowdOfStrangers(t *testing.T) {
 			}
 			crowd()
 		}
-		if n := len(a.relay.unproven); n != 1 {
+		count := func() (guests, unproven int) {
+			a.relay.mu.Lock()
+			defer a.relay.mu.Unlock()
+			return len(a.relay.guests), len(a.relay.unproven)
+		}
+		if _, n := count(); n != 1 {
 			t.Errorf("%d strangers are connected beside one VM, want 1", n)
 		}
 		time.Sleep(2 * DefaultConnect)
 		synctest.Wait()
-		if g, u := len(a.relay.guests), len(a.relay.unproven); g != 1 || u != 0 {
+		if g, u := count(); g != 1 || u != 0 {
 			t.Errorf("afterwards %d connections are counted, %d without a token", g, u)
 		}
 	})

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/containerd/containerd/v2/core/mount"
@@ -128,10 +129,13 @@ func TestFU03_UpperIsOpen(t *testing.T) {
 		t.Run("FU-03 "+k.name, func(t *testing.T) {
 			w := newWorld(t)
 			w.must(w.pull("default", w.lazily(img, k.lazy)))
-			key := "run-" + k.name
-			_, err := w.s.Prepare(in("default"), key, img.top())
+			mounts, err := w.sn.Prepare(in("default"), "run", img.top())
 			w.must(err)
-			fi, err := os.Stat(w.s.(*snapshotter).tree(w.idOf(key)))
+			i := slices.IndexFunc(mounts[0].Options, func(o string) bool { return strings.HasPrefix(o, "upperdir=") })
+			if i < 0 {
+				t.Fatalf("no upper directory in %v", mounts)
+			}
+			fi, err := os.Stat(strings.TrimPrefix(mounts[0].Options[i], "upperdir="))
 			w.must(err)
 			if mode := fi.Mode().Perm(); mode != 0o755 {
 				t.Errorf("upper directory of mode %o", mode)

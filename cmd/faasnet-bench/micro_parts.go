@@ -103,7 +103,7 @@ func (m *micros) trees(ctx context.Context, _ []string) error {
 		for _, form := range []tree.Form{tree.Striped, tree.Complete, tree.Rotate} {
 			for _, size := range sizes {
 				parts = append(parts, part{microPlan{Name: "tree", System: string(form), State: change.Name, Size: size}, treebench.Unit,
-					func(b *testing.B) { change.Run(b, form, size) },
+					func(b *testing.B) { b.Helper(); change.Run(b, form, size) },
 					func(r testing.BenchmarkResult) float64 { return r.Extra[treebench.Unit] }})
 			}
 		}

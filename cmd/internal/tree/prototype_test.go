@@ -34,6 +34,7 @@ func drop(t testing.TB, tr Tree, vm VM) []Move {
 
 func TestB1_DeletedRootDoesNotComeBack(t *testing.T) {
 	each(t, func(t *testing.T, form Form, tr Tree) {
+		t.Helper()
 		vms := fill(t, tr, 2)
 		drop(t, tr, vms[0])
 		for i := range 6 {
@@ -49,6 +50,7 @@ func TestB1_DeletedRootDoesNotComeBack(t *testing.T) {
 
 func TestB2_LengthCountsDown(t *testing.T) {
 	each(t, func(t *testing.T, _ Form, tr Tree) {
+		t.Helper()
 		for _, vm := range fill(t, tr, 10) {
 			drop(t, tr, vm)
 		}
@@ -60,6 +62,7 @@ func TestB2_LengthCountsDown(t *testing.T) {
 
 func TestB3_DoubleDeleteTouchesNobody(t *testing.T) {
 	each(t, func(t *testing.T, form Form, tr Tree) {
+		t.Helper()
 		vms := fill(t, tr, 7)
 		drop(t, tr, vms[6])
 		before := tr.Epoch()

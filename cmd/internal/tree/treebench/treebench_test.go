@@ -17,7 +17,7 @@ func TestAll(t *testing.T) {
 	for _, change := range All() {
 		for _, form := range []tree.Form{tree.Striped, tree.Complete, tree.Rotate} {
 			for _, size := range []int{1, 300} {
-				r := testing.Benchmark(func(b *testing.B) { change.Run(b, form, size) })
+				r := testing.Benchmark(func(b *testing.B) { b.Helper(); change.Run(b, form, size) })
 				if r.N != 3 || r.Extra[Unit] <= 0 {
 					t.Errorf("%s of %s trees with %d VMs: %d runs, %v", change.Name, form, size, r.N, r.Extra)
 				}
