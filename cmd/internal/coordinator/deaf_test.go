@@ -35,7 +35,7 @@ func TestDeafVM(t *testing.T) {
 	for f := range s.news {
 		bytes += len(f)
 	}
-	if len(s.news) > maxNews || bytes > maxNews*maxName {
+	if len(s.news) > maxNews || bytes > maxNews*maxEcho {
 		t.Errorf("%d pieces of news, names of %d bytes", len(s.news), bytes)
 	}
 }

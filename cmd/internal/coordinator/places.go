@@ -83,7 +83,7 @@ func (c *Coordinator) seat(k Key, vm tree.VM) *seat {
 	return nil
 }
 
-// short is as much of a name that is too long as is said of it.
-func short(name string) string {
-	return strings.ToValidUTF8(name[:min(len(name), maxName)], "")
-}
+// maxEcho bounds what is said of a name that is too long, in bytes.
+const maxEcho = 4 * maxName
+
+func short(name string) string { return strings.ToValidUTF8(name[:min(len(name), maxEcho)], "") }

@@ -91,7 +91,7 @@ func TestInsertAndDelete(t *testing.T) {
 }
 
 func TestGetTreeAndListTrees(t *testing.T) {
-	for form, depth := range map[tree.Form]uint32{tree.Complete: 3, tree.Striped: 3, tree.Rotate: 3} {
+	for form, depth := range map[tree.Form]uint32{tree.Complete: 3, tree.Striped: 4, tree.Rotate: 3} {
 		t.Run(string(form), func(t *testing.T) {
 			inBubble(t, func(w *world) {
 				t := w.t
