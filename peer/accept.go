@@ -64,7 +64,7 @@ func (r *Relay) take(c net.Conn) {
 		defer c.Close()
 		k, err := r.shake(r.ctx, c, "")
 		if err != nil {
-			log.G(r.ctx).WithError(err).WithField("remote", c.RemoteAddr()).Debug("relay: no handshake")
+			r.unmet(c, err)
 			return
 		}
 		unproven := time.AfterFunc(provenWithin, func() {
@@ -93,6 +93,17 @@ func (r *Relay) take(c net.Conn) {
 		log.G(r.ctx).WithField("remote", c.RemoteAddr()).WithField("connections", r.opts.MaxConns).WithField("taken", ok).
 			Warn("relay: too many connections; those that show no token go first")
 	}
+}
+
+// unmet logs why a connection that somebody made came to nothing: a certificate that
+// is no good is worth a line now and then, noise on the port is not.
+func (r *Relay) unmet(c net.Conn, err error) {
+	l := log.G(r.ctx).WithError(err).WithField("remote", c.RemoteAddr())
+	if errdefs.IsUnauthorized(err) && r.crowded.Allow() {
+		l.Warn("relay: connection refused")
+		return
+	}
+	l.Debug("relay: no handshake")
 }
 
 // dismissLocked makes room for another guest. Relay.mu is held.

@@ -217,22 +217,26 @@ func (n *neighbour) dialed(d *dialing, c *conn, err error) (used bool) {
 		n.conn, n.failures = c, 0
 	}
 	n.mu.Unlock()
-	close(d.done)
+	defer close(d.done) // whoever tries again at once finds that n is left alone
 	if err != nil && !errors.Is(err, errClosed) && n.r.ctx.Err() == nil {
-		n.failed()
+		if n.failed() == 1 {
+			log.G(n.r.ctx).WithField("vm", n.vm).WithError(err).Warn("relay: a VM that we read from cannot be reached")
+		}
 		n.r.metrics.dials.Add(1)
 		n.r.report(n.vm, Unreachable)
 	}
 	return used
 }
 
-// failed makes us leave n alone for a while.
-func (n *neighbour) failed() {
+// failed makes us leave n alone for a while, and returns how often it has failed in
+// a row.
+func (n *neighbour) failed() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	d := min(firstBackoff<<min(n.failures, 10), lastBackoff)
 	n.failures++
 	n.notBefore = time.Now().Add(d/2 + rand.N(d/2))
+	return n.failures
 }
 
 // lost is told of a connection that has ended. That it was closed or reset says
@@ -244,7 +248,7 @@ func (r *Relay) lost(c *conn, err error) {
 	if n == nil || n.lostConn(c) || !errors.Is(err, errSilent) {
 		return
 	}
-	n.failed()
+	_ = n.failed() // it is logged here
 	r.metrics.silent.Add(1)
 	log.G(r.ctx).WithField("vm", c.vm).Warn("relay: a VM that we read from gives no sign of life")
 	r.report(c.vm, Silent)

@@ -16,10 +16,12 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/containerd/errdefs"
+	"github.com/containerd/log"
 	"golang.org/x/sys/unix"
 
 	"github.com/faasnet/faasnet/fs/block"
@@ -226,6 +228,10 @@ func certificates(t *testing.T) func(vm string) *tls.Config {
 // SE-05: with TLS a VM is who its certificate says, whatever it says itself, and
 // without a certificate it is nobody.
 func TestSE05_TLS(t *testing.T) {
+	var logged lines
+	out := log.L.Logger.Out
+	log.L.Logger.SetOutput(&logged)
+	t.Cleanup(func() { log.L.Logger.SetOutput(out) })
 	l := blocktest.NewLayer(1, block.MinSize, block.MinSize)
 	conf := certificates(t)
 	foreign := certificates(t)
@@ -237,6 +243,18 @@ func TestSE05_TLS(t *testing.T) {
 		if _, err := reads(t, child, parent).ReadBlock(t.Context(), l.Ref(0), nil); !errdefs.IsUnavailable(err) {
 			t.Errorf("%s: %v", name, err)
 		}
+		// Who finds out says why: the child before it returns, the parent at about the same time.
+		why := func() bool {
+			s := logged.String()
+			return strings.Contains(s, "cannot be reached") && strings.Contains(s, "vm=parent") || strings.Contains(s, "connection refused")
+		}
+		for end := time.Now().Add(10 * time.Second); !why() && time.Now().Before(end); {
+			time.Sleep(time.Millisecond)
+		}
+		if !why() {
+			t.Errorf("%s: nobody says why:\n%s", name, logged.String())
+		}
+		logged.reset()
 	}
 	child, _ := realRelay(t, "child", &fake{}, catalogOf(l), func(o *Options) { o.TLS = conf("child") })
 	if _, err := reads(t, child, Peer{"stepfather", parent.Address}).ReadBlock(t.Context(), l.Ref(0), nil); !errdefs.IsUnavailable(err) {

@@ -129,7 +129,7 @@ type Relay struct {
 	waits    *waits
 	metrics  metrics
 	refusals *rate.Limiter                                            // of log lines
-	crowded  *rate.Limiter                                            // of log lines, too
+	crowded  *rate.Limiter                                            // of log lines about strangers
 	holds    func(function string, ref block.Ref) (holds, known bool) // the catalog's
 
 	// Set by Run before anything else runs.
@@ -155,7 +155,7 @@ func New(o Options) (*Relay, error) {
 		return nil, err
 	}
 	r := &Relay{
-		opts: o, holds: o.Catalog.holds, uplink: newUplink(o.Upload), waits: newWaits(o.VM), refusals: rate.NewLimiter(10, 10), crowded: rate.NewLimiter(1, 1),
+		opts: o, holds: o.Catalog.holds, uplink: newUplink(o.Upload), waits: newWaits(o.VM), refusals: rate.NewLimiter(10, 10), crowded: rate.NewLimiter(1, 10),
 		neighbours: map[string]*neighbour{}, places: map[string]*placed{}, children: map[string]*children{}, conns: map[*conn]struct{}{}, guests: map[*guest]struct{}{},
 	}
 	if err := r.metrics.register(o.Registerer, r); err != nil {
