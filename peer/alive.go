@@ -56,7 +56,7 @@ func (c *conn) check() {
 func (c *conn) listen() {
 	n := queued(c.low.raw)
 	if n > 0 && n != c.queued {
-		c.heard.Store(time.Now().UnixNano())
+		c.hear(time.Now())
 	}
 	c.queued = n
 }
@@ -64,7 +64,7 @@ func (c *conn) listen() {
 // quietFor returns for how long we have waited for a sign of life. The caller
 // holds mu.
 func (c *conn) quietFor() time.Duration {
-	last := time.Unix(0, c.heard.Load())
+	last := c.lastHeard()
 	if c.since.After(last) {
 		last = c.since
 	}
@@ -82,7 +82,7 @@ func (c *conn) quiet() bool {
 	switch {
 	case !c.watching:
 		return false
-	case c.pinged.After(time.Unix(0, c.heard.Load())) && time.Since(c.pinged) >= silence/4:
+	case c.pinged.After(c.lastHeard()) && time.Since(c.pinged) >= silence/4:
 		return true
 	case c.quietFor() < silence/2:
 		return false
@@ -170,7 +170,7 @@ func (c *conn) coming(tag uint32) bool {
 		}
 		c.pace.since, c.pace.bytes = now, in
 	}
-	if now.Sub(time.Unix(0, c.heard.Load())) >= c.r.opts.KeepAlive {
+	if now.Sub(c.lastHeard()) >= c.r.opts.KeepAlive {
 		return false // it has stopped, whatever its pace was
 	}
 	before, own := 0, 0

@@ -26,7 +26,8 @@ type conn struct {
 	dialed bool
 	guest  *guest // nil where we have dialed
 	out    *writer
-	heard  atomic.Int64 // when the last byte came, Unix ns
+	made   time.Time
+	heard  atomic.Int64 // when the last byte came, in ns after made: a clock that is set must not look like silence
 	bytes  atomic.Int64 // that came
 
 	stirred time.Time // the reader's
@@ -62,12 +63,11 @@ type conn struct {
 
 func newConn(r *Relay, c net.Conn, vm string, dialed bool) *conn {
 	k := &conn{
-		r: r, net: c, vm: vm, dialed: dialed, out: newWriter(c, r.uplink), low: newLowat(c),
+		r: r, net: c, vm: vm, dialed: dialed, made: time.Now(), out: newWriter(c, r.uplink), low: newLowat(c),
 		calls: map[uint32]*call{}, pushed: map[uint32]*incoming{}, leases: map[string]*lease{},
 		grants: map[uint32]*grant{}, serves: map[uint32]*serving{}, sends: map[uint32]*sending{},
 	}
 	k.ctx, k.cancel = context.WithCancelCause(r.ctx)
-	k.heard.Store(time.Now().UnixNano())
 	return k
 }
 
@@ -127,12 +127,18 @@ func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.net.Read(p)
 	if n > 0 {
 		now := time.Now()
-		c.heard.Store(now.UnixNano())
+		c.hear(now)
 		c.bytes.Add(int64(n))
 		c.low.got(n, now)
 	}
 	return n, err
 }
+
+// hear notes a sign of life.
+func (c *conn) hear(now time.Time) { c.heard.Store(int64(now.Sub(c.made))) }
+
+// lastHeard is when the last sign of life came.
+func (c *conn) lastHeard() time.Time { return c.made.Add(time.Duration(c.heard.Load())) }
 
 // read takes frames until the connection fails.
 func (c *conn) read() error {

@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -31,4 +32,15 @@ func TestIdleUpstreamIsNotQuiet(t *testing.T) {
 			t.Error("b was given up before others were asked first")
 		}
 	})
+}
+
+// A wall clock that is set, as after a VM's sleep, is no silence: what is compared has
+// the monotonic clock, which time.Time shows as m=.
+func TestSilenceIsMonotonic(t *testing.T) {
+	r, _ := fuzzRelay(t, &fake{})
+	c := newConn(r, script{}, "you", false)
+	c.hear(time.Now())
+	if s := c.lastHeard().String(); !strings.Contains(s, "m=") {
+		t.Errorf("last heard at %s", s)
+	}
 }

@@ -84,7 +84,8 @@ type Journal struct {
 	metrics metrics
 	ring    atomic.Pointer[ring]
 	faces   atomic.Pointer[map[string]string] // for schedulers, by address of the coordinator
-	contact atomic.Int64                      // when etcd last answered, in ns since 1970
+	made    time.Time
+	contact atomic.Int64 // when etcd last answered, in ns after made: the clock may be set
 
 	mu    sync.Mutex // no other lock is taken under it
 	dirty map[coordinator.Key]bool
@@ -105,12 +106,11 @@ func New(o Options) (*Journal, error) {
 	o.TTL = max(cmp.Or(o.TTL, DefaultTTL), time.Second)
 	o.Pace = cmp.Or(o.Pace, DefaultPace)
 	j := &Journal{
-		opts: o, dirty: map[coordinator.Key]bool{},
+		opts: o, made: time.Now(), dirty: map[coordinator.Key]bool{},
 		wake: make(chan struct{}, 1), lost: make(chan struct{}, 1),
 	}
 	j.ring.Store(&ring{o.Self})
 	j.faces.Store(&map[string]string{})
-	j.contact.Store(time.Now().UnixNano())
 	j.metrics = newMetrics(j)
 	return j, j.metrics.register(o.Registerer)
 }
@@ -131,10 +131,10 @@ func (j *Journal) Owner(k coordinator.Key, unreachable []string) string {
 // Scheduler returns where schedulers reach a live coordinator.
 func (j *Journal) Scheduler(owner string) string { return (*j.faces.Load())[owner] }
 
-func (j *Journal) answered() { j.contact.Store(time.Now().UnixNano()) }
+func (j *Journal) answered() { j.contact.Store(int64(time.Since(j.made))) }
 
 func (j *Journal) blind() bool {
-	return time.Since(time.Unix(0, j.contact.Load())) > j.opts.TTL
+	return time.Since(j.made)-time.Duration(j.contact.Load()) > j.opts.TTL
 }
 
 // Changed has the tree of k written soon.
