@@ -15,6 +15,8 @@ GOLANGCI_LINT := v2.15.0
 TOOLS   := $(CURDIR)/.tools/bin
 export FAASNET_CACHE ?= $(CURDIR)/.cache
 RESULTS := $(FAASNET_CACHE)/test
+MEASURED := $(FAASNET_CACHE)/results
+LAB     := mkdir -p $(FAASNET_CACHE)/results; bin/faasnet-bench
 CASES   := $(GO) run ./script/cases
 
 # Where the race detector costs minutes and finds nothing, because the code under
@@ -26,7 +28,7 @@ VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo unk
 VCS      := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false)
 
 help: ## this text
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build the programs into bin/
 	$(GO) build -trimpath -buildvcs=$(VCS) -ldflags "-X main.revision=$(VERSION)" -o bin/ $(PROGRAMS:%=./cmd/%)
@@ -52,16 +54,26 @@ sim: ## fleets in virtual time: 1,000 seeds, large bursts, faults; or VMS=n SEED
 	$(if $(VMS)$(SEED)$(SEEDS),,SEEDS=50 $(GO) test -v -race -count 1 -timeout 1h -run 'TestSeeds|IsSeen' ./cmd/internal/sim)
 
 bench: deps tools build images ## what converting and starting cost beside others: about 15 minutes
-	bin/faasnet-bench convert --image b --json $(FAASNET_CACHE)/convert.json
-	bin/faasnet-bench start --image b --rate 200mbit --json $(FAASNET_CACHE)/start.json
+	$(LAB) convert --image b --json $(MEASURED)/convert.json
+	$(LAB) start --image b --rate 200mbit --json $(MEASURED)/start.json
 
 burst: deps tools build images ## bursts of 1, 8 and 16 VMs with and without trees, whole images, faults, and the relay: about two hours
-	bin/faasnet-bench burst --image c --rate 50mbit --vms 1 --vms 8 --vms 16 --json $(FAASNET_CACHE)/burst-c.json
-	bin/faasnet-bench burst --image b --rate 50mbit --vms 1 --vms 8 --vms 16 --json $(FAASNET_CACHE)/burst-b.json
-	bin/faasnet-bench burst --image c --rate 100mbit --vms 8 --full --systems faasnet --stripes 1 --stripes 2 --json $(FAASNET_CACHE)/burst-full.json
-	bin/faasnet-bench burst --image c --rate 50mbit --vms 8 --systems faasnet --stripes 1 --stripes 2 --reps 5 --kill none \
-		$(foreach who,root inner leaf,$(foreach how,kill stop link-down,--kill $(who):$(how)@4s)) --json $(FAASNET_CACHE)/burst-faults.json
-	bin/faasnet-bench relay --json $(FAASNET_CACHE)/relay.json
+	$(LAB) burst --image c --rate 50mbit --vms 1 --vms 8 --vms 16 --systems faasnet --systems faasnet-notree --json $(MEASURED)/burst-c.json
+	$(LAB) burst --image b --rate 50mbit --vms 1 --vms 8 --vms 16 --systems faasnet --systems faasnet-notree --json $(MEASURED)/burst-b.json
+	$(LAB) burst --image c --rate 50mbit --vms 8 --full --systems faasnet --stripes 1 --stripes 2 --json $(MEASURED)/burst-full.json
+	$(LAB) burst --image c --rate 50mbit --vms 8 --systems faasnet --stripes 1 --stripes 2 --reps 5 --kill none \
+		$(foreach who,root inner leaf,$(foreach how,kill stop link-down,--kill $(who):$(how)@4s)) --json $(MEASURED)/burst-faults.json
+	$(LAB) relay --json $(MEASURED)/relay.json
+
+benchmarks: bench burst ## all that docs/benchmarks.md says, beside other snapshotters, and the document itself: about eight hours
+	$(LAB) compare --image b --rate 25mbit --vms 1 --vms 8 --vms 16 --json $(MEASURED)/compare-b.json
+	$(LAB) compare --image c --rate 50mbit --vms 1 --vms 8 --vms 16 --systems stargz-nobg --systems faasnet --systems floor --json $(MEASURED)/compare-c.json
+	$(LAB) micro --json $(MEASURED)/micro.json
+	$(LAB) figure 14 --from $(MEASURED)/compare-b.json --json $(MEASURED)/figure-14.json
+	for n in 15 16 18 20; do $(LAB) figure $$n --json $(MEASURED)/figure-$$n.json; done
+	for f in scaling timeline many trace; do $(LAB) sim $$f --plot $(MEASURED) --json $(MEASURED)/sim-$$f.json; done
+	$(LAB) sim calibrate --real $(MEASURED)/burst-c.json --json $(MEASURED)/sim-calibrate.json
+	$(LAB) report --results $(MEASURED)
 
 lint: $(TOOLS)/golangci-lint ## the linters of .golangci.yml, each chosen for a reason
 	$(TOOLS)/golangci-lint run
