@@ -24,10 +24,7 @@ func (t *striped) rehang(c int, upstream func(VM) VM) {
 	if m == 0 {
 		return
 	}
-	from := last(m) + 1 // the first leaf that is not the other root's
-	if m == 1 {
-		from = twin + 1
-	}
+	from := m + 1 // the first leaf below the twin's
 	leaves := slices.Clone(t.slots[c][from:])
 	clear(t.slots[c][from:])
 	var homeless []VM
@@ -63,7 +60,7 @@ func (t *striped) room(c int, up VM) int {
 		return none
 	}
 	for i := below(p.at[c]); i <= below(p.at[c])+1; i++ {
-		if i > last(t.size[c]) && i != twin && t.slots[c][i] == Origin {
+		if i > t.size[c] && t.slots[c][i] == Origin {
 			return i
 		}
 	}

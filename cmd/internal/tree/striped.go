@@ -1,7 +1,6 @@
 package tree
 
 import (
-	"cmp"
 	"iter"
 	"maps"
 	"slices"
@@ -171,18 +170,16 @@ func (t *striped) shrink(c int, m *moves) {
 }
 
 // hang puts vm in a free leaf slot of tree c. There is one, since the other
-// class has at most one VM more than this one. The twin's slot comes last.
+// class has at most one VM more than this one, and once its root has the twin's
+// slot that is not free.
 func (t *striped) hang(c int, vm VM, m *moves) {
 	t.touch(vm, c, m)
 	if t.size[c] == 0 {
 		return
 	}
-	if t.seat(c, m); t.at[vm].at[c] != none {
-		return // it is the root of the other tree
+	if t.seat(c, m); t.at[vm].at[c] == none { // else it is that root
+		t.set(c, slices.Min(t.open[c]), vm)
 	}
-	t.set(c, slices.MinFunc(t.open[c], func(a, b int) int {
-		return cmp.Or(-cmp.Compare(min(a, twin+1), min(b, twin+1)), cmp.Compare(a, b))
-	}), vm)
 }
 
 // pair sees to it that each root hangs right below the other.
@@ -191,25 +188,18 @@ func (t *striped) pair(m *moves) {
 	t.seat(1, m)
 }
 
-// seat puts the root of the other tree in its slot of tree c.
+// seat puts the root of the other tree in its slot of tree c, where nobody else
+// ever hangs.
 func (t *striped) seat(c int, m *moves) {
-	o := 1 - c
-	if t.size[c] == 0 || t.size[o] == 0 {
+	if t.size[0] == 0 || t.size[1] == 0 {
 		return
 	}
-	root := t.slots[o][0]
-	i := t.at[root].at[c]
-	if root == Origin || i == twin || t.at[root].class == c {
-		return
+	root := t.slots[1-c][0]
+	if i := t.at[root].at[c]; i != twin {
+		t.touch(root, c, m)
+		t.free(c, i)
+		t.set(c, twin, root)
 	}
-	t.touch(root, c, m)
-	other := t.slots[c][twin]
-	t.free(c, i)
-	if other != Origin {
-		t.touch(other, c, m)
-		t.set(c, i, other)
-	}
-	t.set(c, twin, root)
 }
 
 // free empties leaf slot i of tree c.
