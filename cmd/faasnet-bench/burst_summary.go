@@ -32,14 +32,7 @@ type burstSummary struct {
 // sumBursts pools the VMs of all repetitions for times, and takes medians over
 // repetitions of the rest.
 func sumBursts(rows []burstRow) (out []burstSummary) {
-	var plans []burstPlan
-	groups := map[burstPlan][]burstRow{}
-	for _, r := range rows {
-		if _, known := groups[r.burstPlan]; !known {
-			plans = append(plans, r.burstPlan)
-		}
-		groups[r.burstPlan] = append(groups[r.burstPlan], r)
-	}
+	plans, groups := by(rows, func(r burstRow) burstPlan { return r.burstPlan })
 	ready := func(r burstRow) float64 { return r.ReadyMedian }
 	egress := func(r burstRow) float64 { return float64(r.RegistryBytes) }
 	for _, p := range plans {
