@@ -24,7 +24,7 @@ import (
 )
 
 // version names the recipes: a layout built by other ones is built again.
-const version = "2"
+const version = "3"
 
 // Names lists the images that stand for functions of their kind. Build knows
 // those of Small, too.
