@@ -23,6 +23,11 @@ const (
 	keyImageRange  = prefix + "image.range"
 )
 
+// LabelStart is the key, with the value "true", of a start layer: copies of the
+// files that a container reads while it starts, in that order. A VM that is
+// asked for such a layer fetches it at once.
+const LabelStart = prefix + "start"
+
 // Info is what annotations say of a layer: enough to fetch its sections.
 type Info struct {
 	Version int
@@ -30,6 +35,7 @@ type Info struct {
 	Size    int64         // of the blob, bytes
 	Meta    block.Ref
 	Image   *block.Ref // nil except for the index layer of an image
+	Start   bool       // whether it is a start layer, see LabelStart
 }
 
 // Annotations returns the annotations that FromLabels reads back.
@@ -44,6 +50,9 @@ func (i Info) Annotations() map[string]string {
 	if i.Image != nil {
 		m[keyImageDigest] = digestOf(i.Image.Sum).String()
 		m[keyImageRange] = rangeOf(*i.Image)
+	}
+	if i.Start {
+		m[LabelStart] = "true"
 	}
 	return m
 }

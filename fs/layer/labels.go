@@ -31,7 +31,7 @@ func FromLabels(l map[string]string) (Info, error) {
 	if version != strconv.Itoa(Version) {
 		return Info{}, invalid(keyVersion, version, fmt.Sprintf("this reader knows %d", Version))
 	}
-	i := Info{Version: Version}
+	i := Info{Version: Version, Start: l[LabelStart] == "true"}
 	if _, err := parseSum(l[keyDigest]); err != nil {
 		return Info{}, invalid(keyDigest, l[keyDigest], err.Error())
 	}

@@ -55,6 +55,20 @@ func TestFromLabels(t *testing.T) {
 	}
 }
 
+func TestStartLayer(t *testing.T) {
+	for value, want := range map[string]bool{"true": true, "": false, "false": false, "1": false} {
+		l := goodLabels()
+		l[LabelStart] = value
+		got, err := FromLabels(l)
+		if err != nil || got.Start != want {
+			t.Errorf("%q: %v, %v", value, got.Start, err)
+		}
+		if want && !maps.Equal(got.Annotations(), l) {
+			t.Errorf("annotations are %v", got.Annotations())
+		}
+	}
+}
+
 func TestFromLabelsOfOtherLayers(t *testing.T) {
 	for name, l := range map[string]map[string]string{
 		"none":    nil,
