@@ -79,22 +79,44 @@ func TestReportNeedsAPlace(t *testing.T) {
 	}
 }
 
-// What a command does not know it refuses, rather than measure something else.
+// What a command does not know it refuses, rather than measure something else,
+// and says so with its exit code.
 func TestCommandLine(t *testing.T) {
 	for args, want := range map[string]string{
-		"burst vms 8":       `burst: unexpected argument "vms"`,
-		"start extra":       `start: unexpected argument "extra"`,
-		"figure 14 extra":   `unexpected argument "extra"`,
-		"burts":             `no command "burts"`,
-		"start --image zzz": `image "zzz"`,
+		"burst vms 8":                  `burst: unexpected argument "vms"`,
+		"start extra":                  `start: unexpected argument "extra"`,
+		"figure 14 extra":              `unexpected argument "extra"`,
+		"burts":                        `no command "burts"`,
+		"start --image zzz":            `image "zzz"`,
+		"figure 99":                    `no command "99"`,
+		"--fast":                       "flag provided but not defined: -fast",
+		"burst --fast":                 "flag provided but not defined: -fast",
+		"sim many --vms x":             `invalid value "x"`,
+		"compare --systems kraken":     `no system "kraken"`,
+		"figure 14 --systems kraken":   `no system "kraken"`,
+		"burst --vms 500 --rate 1kbit": "500 VMs",
+		"convert --systems kraken":     `no system "kraken"`,
+		"micro walks":                  `no name "walks"`,
+		"relay --protocols pigeon":     `no protocol "pigeon"`,
 	} {
-		app := newApp()
-		app.Writer, app.ErrWriter = io.Discard, io.Discard
-		err := app.RunContext(t.Context(), append([]string{"faasnet-bench"}, strings.Fields(args)...))
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %s", args, err, want)
+		if code, said := runBench(t, args); code != exitUsage || !strings.Contains(said, want) || strings.Count(said, "\n") != 1 {
+			t.Errorf("%s: exit code %d, %q, want %s", args, code, said, want)
 		}
 	}
+	for args, want := range map[string]int{"": 0, "--help": 0, "figure": 0, "report --results /nowhere": exitError} {
+		if code, said := runBench(t, args); code != want {
+			t.Errorf("%s: exit code %d, want %d: %s", args, code, want, said)
+		}
+	}
+}
+
+func runBench(t *testing.T, args string) (code int, said string) {
+	t.Helper()
+	app := newApp()
+	app.Writer, app.ErrWriter = io.Discard, io.Discard
+	var stderr strings.Builder
+	code = run(t.Context(), app, append([]string{"faasnet-bench"}, strings.Fields(args)...), &stderr)
+	return code, stderr.String()
 }
 
 func TestReportIsWrittenAfterEachRow(t *testing.T) {

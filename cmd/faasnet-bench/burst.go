@@ -165,7 +165,7 @@ func onOff(c *cli.Context, name string) (bool, error) {
 	case "on", "off":
 		return v == "on", nil
 	default:
-		return false, fmt.Errorf("--%s %q is neither on nor off", name, v)
+		return false, usagef("--%s %q is neither on nor off", name, v)
 	}
 }
 
@@ -177,7 +177,7 @@ func formOf(stripes int, form string) (string, error) {
 	case stripes == 1 && (form == "" || form == "complete" || form == "rotate"):
 		return cmp.Or(form, "complete"), nil
 	}
-	return "", fmt.Errorf("--stripes %d --form %q: want 2 stripes, or 1 in the form complete or rotate", stripes, form)
+	return "", usagef("--stripes %d --form %q: want 2 stripes, or 1 in the form complete or rotate", stripes, form)
 }
 
 // measure runs the plan reps times; sum sums up.

@@ -27,13 +27,13 @@ func parseKill(text string) (kill, error) {
 	k := kill{who: who, fault: lab.Fault(fault)}
 	var err error
 	if k.at, err = time.ParseDuration(at); !ok1 || !ok2 || err != nil || k.at < 0 {
-		return kill{}, fmt.Errorf("fault %q: want WHO:HOW@WHEN, such as inner:kill@2s", text)
+		return kill{}, usagef("fault %q: want WHO:HOW@WHEN, such as inner:kill@2s", text)
 	}
 	if !slices.Contains([]string{"root", "inner", "leaf"}, k.who) {
-		return kill{}, fmt.Errorf("fault %q: %q is none of root, inner, leaf", text, k.who)
+		return kill{}, usagef("fault %q: %q is none of root, inner, leaf", text, k.who)
 	}
 	if !slices.Contains(lab.Faults(), k.fault) {
-		return kill{}, fmt.Errorf("fault %q: %q is none of %q", text, k.fault, lab.Faults())
+		return kill{}, usagef("fault %q: %q is none of %q", text, k.fault, lab.Faults())
 	}
 	return k, nil
 }

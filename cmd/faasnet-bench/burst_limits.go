@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"regexp"
 	"runtime"
 	"strconv"
@@ -40,7 +39,7 @@ func (p burstPlan) system() rivals.System {
 // not the system's.
 func (p burstPlan) check() error {
 	if _, err := rivals.Find(p.System); err != nil {
-		return err
+		return usage(err)
 	}
 	rate, err := parseRate(p.Rate)
 	if err != nil {
@@ -51,21 +50,21 @@ func (p burstPlan) check() error {
 		return err
 	}
 	if p.VMs < 1 || p.VMs > mostVMs {
-		return fmt.Errorf("%d VMs: not 1 to %d", p.VMs, mostVMs)
+		return usagef("%d VMs: not 1 to %d", p.VMs, mostVMs)
 	}
 	load := float64(p.VMs) * rate
 	if p.System != withTree {
 		load = min(load, registry)
 	}
 	if most := bitsPerCore * float64(runtime.NumCPU()); load > most {
-		return fmt.Errorf("%v at %s are %.0f Mbit/s, and %d cores carry %.0f: lower --rate or --vms", p, p.Rate, load/1e6, runtime.NumCPU(), most/1e6)
+		return usagef("%v at %s are %.0f Mbit/s, and %d cores carry %.0f: lower --rate or --vms", p, p.Rate, load/1e6, runtime.NumCPU(), most/1e6)
 	}
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {
 		return err
 	}
 	if most := int(info.Totalram * uint64(info.Unit) / memoryPerVM); p.VMs > most {
-		return fmt.Errorf("%d VMs: the memory is enough for %d", p.VMs, most)
+		return usagef("%d VMs: the memory is enough for %d", p.VMs, most)
 	}
 	return nil
 }
@@ -76,7 +75,7 @@ var rates = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)([kmg]?)bit$`)
 func parseRate(s string) (float64, error) {
 	m := rates.FindStringSubmatch(s)
 	if m == nil {
-		return 0, fmt.Errorf("rate %q: want a number and bit, kbit, mbit or gbit", s)
+		return 0, usagef("rate %q: want a number and bit, kbit, mbit or gbit", s)
 	}
 	n, err := strconv.ParseFloat(m[1], 64)
 	return n * map[string]float64{"": 1, "k": 1e3, "m": 1e6, "g": 1e9}[m[2]], err

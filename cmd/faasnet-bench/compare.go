@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"os"
 	"strings"
 	"time"
@@ -74,7 +73,7 @@ func comparisonOf(c *cli.Context) (*bursts, error) {
 	for _, name := range c.StringSlice("systems") {
 		s, err := rivals.Find(name)
 		if err != nil {
-			return nil, err
+			return nil, usage(err)
 		}
 		b.systems = append(b.systems, s)
 	}
@@ -91,7 +90,7 @@ func comparisonOf(c *cli.Context) (*bursts, error) {
 		}
 	}
 	if len(b.plan) == 0 {
-		return nil, errors.New("no systems, or no VMs")
+		return nil, usagef("no systems, or no VMs")
 	}
 	return b, nil
 }

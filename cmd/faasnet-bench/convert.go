@@ -73,11 +73,11 @@ of containerd.`,
 func convert(ctx context.Context, w io.Writer, image string, systems []string, reps int, file string) (err error) {
 	for _, s := range systems {
 		if converters[s] == nil {
-			return fmt.Errorf("no system %q", s)
+			return usagef("no system %q", s)
 		}
 	}
 	if !images.IsName(image) {
-		return fmt.Errorf("image %q: not one of %v", image, images.Names())
+		return usagef("image %q: not one of %v", image, images.Names())
 	}
 	out, err := newReport[convertRow, convertSummary](file)
 	if err != nil {

@@ -68,7 +68,7 @@ before: how much later its functions are is what sharing the VM's processors cos
 			}
 			functions := c.Int("functions")
 			if functions < 1 || functions > len(images.Small()) {
-				return fmt.Errorf("--functions %d: not 1 to %d", functions, len(images.Small()))
+				return usagef("--functions %d: not 1 to %d", functions, len(images.Small()))
 			}
 			out, err := newReport[figure18Row, figure18Sum](c.String("json"))
 			if err != nil {
@@ -89,7 +89,7 @@ func figure18(c *cli.Context, functions int, out *report[figure18Row, figure18Su
 	p := burstPlan{Image: "a", Rate: c.String("rate"), RegistryRate: c.String("rate")}
 	for _, name := range c.StringSlice("systems") {
 		if s, err := rivals.Find(name); err != nil || !s.Ours && s.Start != nil {
-			return fmt.Errorf("system %q: figure 18 knows overlayfs, ours and the floor", name)
+			return usagef("system %q: figure 18 knows overlayfs, ours and the floor", name)
 		}
 	}
 	b, err := figureBursts(c, p, c.StringSlice("systems"), c.IntSlice("vms"))

@@ -22,7 +22,7 @@ func figureBursts(c *cli.Context, p burstPlan, systems []string, vms []int) (*bu
 	for _, name := range systems {
 		s, err := rivals.Find(name)
 		if err != nil {
-			return nil, err
+			return nil, usage(err)
 		}
 		b.systems = append(b.systems, s)
 	}

@@ -52,7 +52,7 @@ func checkImage(name string) error {
 		err = reference.ErrObjectRequired
 	}
 	if err != nil {
-		return fmt.Errorf("image %q is neither one of %s nor a reference such as registry.example/fn:1: %w", name, strings.Join(append(images.Names(), images.Small()...), ", "), err)
+		return usagef("image %q is neither one of %s nor a reference such as registry.example/fn:1: %w", name, strings.Join(append(images.Names(), images.Small()...), ", "), err)
 	}
 	return nil
 }

@@ -97,12 +97,12 @@ func (m *micros) measure(ctx context.Context, names []string, file string, resum
 	}
 	for _, name := range names {
 		if !slices.Contains(microNames(), name) {
-			return fmt.Errorf("no name %q, only %s", name, strings.Join(microNames(), ", "))
+			return usagef("no name %q, only %s", name, strings.Join(microNames(), ", "))
 		}
 	}
 	for _, s := range m.systems {
 		if !slices.Contains(microSystems, s) {
-			return fmt.Errorf("no system %q, only %s", s, strings.Join(microSystems, ", "))
+			return usagef("no system %q, only %s", s, strings.Join(microSystems, ", "))
 		}
 	}
 	if m.out, err = newReport[microRow, microSummary](file); err != nil {

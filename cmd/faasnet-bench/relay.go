@@ -84,7 +84,7 @@ type relays struct {
 func (r *relays) measure(ctx context.Context, protocols []string, reps int, file string) (sums []relaySummary, err error) {
 	for _, p := range protocols {
 		if !slices.Contains(wires.Protocols(), p) {
-			return nil, fmt.Errorf("no protocol %q", p)
+			return nil, usagef("no protocol %q", p)
 		}
 	}
 	if _, err := parseRate(r.rate); err != nil {
@@ -92,7 +92,7 @@ func (r *relays) measure(ctx context.Context, protocols []string, reps int, file
 	}
 	const most = 8 << 10
 	if r.blocks < 2 || r.blocks > most {
-		return nil, fmt.Errorf("--size %d: not 1 to %d", r.blocks/2, most/2)
+		return nil, usagef("--size %d: not 1 to %d", r.blocks/2, most/2)
 	}
 	out, err := newReport[relayRow, relaySummary](file)
 	if err != nil {

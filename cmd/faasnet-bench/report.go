@@ -79,7 +79,7 @@ func (r *report[R, S]) addAll(rows []R, summary func([]R) []S) error {
 // program on the same machine.
 func (r *report[R, S]) resume() error {
 	if r.file == "" {
-		return errors.New("--resume needs --json")
+		return usagef("--resume needs --json")
 	}
 	p, err := os.ReadFile(r.file)
 	if errors.Is(err, os.ErrNotExist) {

@@ -106,7 +106,7 @@ func (s setting) burst(system string, form tree.Form, vms int) (b sim.Burst, err
 		Image: reads(f.Image, s.of), Costs: s.k.Costs, Start: f.Ours,
 	}
 	if size := sim.BlockSize / max(1, b.Scale); b.Scale < 1 || sim.BlockSize%b.Scale != 0 || block.ValidSize(size) != nil {
-		return b, fmt.Errorf("--scale %d: not a power of two between 1 and %d", b.Scale, sim.BlockSize/block.MinSize)
+		return b, usagef("--scale %d: not a power of two between 1 and %d", b.Scale, sim.BlockSize/block.MinSize)
 	}
 	if i, paper := paperImages[s.image]; paper {
 		b.Start.Unpack = f.Floor.Unpack * float64(i.Bytes) / float64(f.Image.Bytes)

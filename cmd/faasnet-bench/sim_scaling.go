@@ -32,7 +32,7 @@ func systemsOf(names []string) (out []simSystem, err error) {
 	for _, name := range names {
 		i := slices.IndexFunc(simSystems, func(y simSystem) bool { return y.name == name })
 		if i < 0 {
-			return nil, fmt.Errorf("no system %q", name)
+			return nil, usagef("no system %q", name)
 		}
 		out = append(out, simSystems[i])
 	}

@@ -82,7 +82,7 @@ func tracing(c *cli.Context) ([]traceRow, error) {
 	for _, name := range c.StringSlice("trace") {
 		shape, known := traces[name]
 		if !known {
-			return nil, fmt.Errorf("no trace %q", name)
+			return nil, usagef("no trace %q", name)
 		}
 		systems, err := systemsOf(c.StringSlice("systems"))
 		if err != nil {

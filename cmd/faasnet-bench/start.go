@@ -85,7 +85,7 @@ type starts struct {
 func (s *starts) measure(ctx context.Context, reps int, file string) (sums []startSummary, err error) {
 	for _, name := range s.systems {
 		if _, ok := starters[name]; !ok {
-			return nil, fmt.Errorf("no system %q", name)
+			return nil, usagef("no system %q", name)
 		}
 	}
 	out, err := newReport[startRow, startSummary](file)
