@@ -93,7 +93,7 @@ func chaos(t *testing.T, seed uint64) {
 	if sum < len(good)*10 {
 		t.Errorf("seed %d: %d reads succeeded: the test shows nothing", seed, sum)
 	}
-	if n := len(f.flights.works) + f.gate.active + f.gate.urgent + len(f.gate.byBlob) + len(f.decodes) + len(f.ahead) + len(f.layers); n != 0 {
+	if n := len(f.flights.works) + f.gate.active + f.gate.urgent + len(f.gate.taken) + len(f.decodes) + len(f.ahead) + len(f.layers); n != 0 {
 		t.Errorf("seed %d: %d things stay", seed, n)
 	}
 	if u := s.Usage(); u.BlockBytes > 20*blockSize || u.FlatBytes > 30*blockSize {

@@ -72,7 +72,8 @@ type Options struct {
 	Deadline time.Duration
 	// Slots bounds the flights at one time. The default is DefaultSlots.
 	Slots int
-	// BlobSlots bounds the flights for one blob. The default is
+	// BlobSlots bounds the flights for one blob; of those ahead of readers there may
+	// be twice as many, beside the others. The default is
 	// DefaultBlobSlots.
 	BlobSlots int
 	// InFlightBytes bounds the compressed bytes of all flights together, in
@@ -89,7 +90,8 @@ type Options struct {
 	// FillSlots bounds the flights of the background fill; fewer are used on a
 	// slow network. The default is DefaultFillSlots.
 	FillSlots int
-	// FillQuiet is how long the fill waits after the last on-demand flight.
+	// FillQuiet is how long the fill waits after the last flight that is on demand or
+	// in a start-up order.
 	// The default is DefaultFillQuiet.
 	FillQuiet time.Duration
 	// OnReceive is told of each block that comes in from a peer or the origin,

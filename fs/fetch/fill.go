@@ -3,6 +3,7 @@ package fetch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -17,8 +18,8 @@ const fillPause = 30 * time.Second
 // sealPause is how long a layer waits that would be sealed if there were room.
 const sealPause = time.Minute
 
-// errNoRoom stops the fill of a layer.
-var errNoRoom = errors.New("no room for decoded blocks")
+// errNoRoom stops the fill of a layer, and a rush.
+var errNoRoom = fmt.Errorf("no room for more blocks: %w", errdefs.ErrResourceExhausted)
 
 // Fill queues the layer for the background, which brings the blocks that are
 // missing. It never waits.

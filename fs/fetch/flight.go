@@ -50,6 +50,15 @@ func mayAgain(ctx context.Context, err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) && (!ok || time.Until(end) > grace)
 }
 
+// near reports whether a block is stored, or will be when its flight ends.
+func (f *Fetcher) near(ref block.Ref) bool {
+	if w := f.flights.watch(ref.Sum); w != nil {
+		f.flights.unwatch(w)
+		return true
+	}
+	return f.store.Has(ref)
+}
+
 // fly is one flight. It looks into the store once more: the block may have come
 // between the caller's look and join.
 func (f *Fetcher) fly(ctx context.Context, w *work) {

@@ -217,7 +217,7 @@ func TestBytesInFlight(t *testing.T) {
 			t.Error("want the last one inside")
 		}
 		g.leave(d)
-		if g.active != 0 || g.bytes != 0 || g.urgent != 0 || len(g.byBlob) != 0 {
+		if g.active != 0 || g.bytes != 0 || g.urgent != 0 || len(g.taken) != 0 {
 			t.Errorf("the empty gate holds %+v", g)
 		}
 	})

@@ -52,6 +52,7 @@ type Fetch struct {
 	InFlightBytes Size     `toml:"in_flight_bytes"`
 	ReadAhead     int      `toml:"read_ahead"`
 	FillSlots     int      `toml:"fill_slots"`
+	Start         bool     `toml:"start"`
 }
 
 // FUSE tunes what the kernel may ask of the daemon.
@@ -89,6 +90,7 @@ func Default() *Config {
 		Fetch: Fetch{
 			Deadline: Duration(fetch.DefaultDeadline), Slots: fetch.DefaultSlots, SlotsPerLayer: fetch.DefaultBlobSlots,
 			InFlightBytes: fetch.DefaultInFlightBytes, ReadAhead: fetch.DefaultReadAhead, FillSlots: fetch.DefaultFillSlots,
+			Start: true,
 		},
 		FUSE: FUSE{ReadTimeout: Duration(30 * time.Second), MaxBackground: 4096},
 		Snapshotter: Snapshotter{
