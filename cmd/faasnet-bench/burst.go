@@ -11,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/faasnet/faasnet/cmd/faasnet-bench/internal/rivals"
 	"github.com/faasnet/faasnet/script/lab"
 )
 
@@ -27,7 +28,7 @@ are outermost, systems innermost. READY counts from the moment at which all begi
 downstream VMs, and reads from another VM) or a leaf of the tree is dealt kill (SIGKILL to all of
 its processes), stop (SIGSTOP) or link-down, WHEN after the burst began. Figures are then those
 of the others. --kill none is a burst without a fault.`,
-		Flags: []cli.Flag{
+		Flags: append(variantFlags(),
 			&cli.IntSliceFlag{Name: "vms", Value: cli.NewIntSlice(4), Usage: "`NUMBER` of VMs; several are bursts of their own"},
 			&cli.StringFlag{Name: "rate", Value: "200mbit", Usage: "`RATE` of the link of each VM, as tc says it"},
 			&cli.StringFlag{Name: "registry-rate", Usage: "`RATE` of the link of the registry (default: that of the VMs)"},
@@ -44,7 +45,7 @@ of the others. --kill none is a burst without a fault.`,
 			&cli.DurationFlag{Name: "timeout", Value: 10 * time.Minute, Usage: "longest `TIME` of one burst; VMs that are not READY then have failed"},
 			&cli.StringFlag{Name: "json", Usage: "write results to `FILE`, after each burst"},
 			&cli.BoolFlag{Name: "resume", Usage: "keep the bursts that the file of --json holds, and measure only the others"},
-		},
+		),
 		Action: func(c *cli.Context) error {
 			b, err := burstsOf(c)
 			if err != nil {
@@ -87,6 +88,7 @@ type bursts struct {
 // burstPlan is what is measured: rows of one plan are repetitions.
 type burstPlan struct {
 	System       string `json:"system"`
+	Recorded     bool   `json:"recorded,omitempty"` // the image is a recorded conversion
 	VMs          int    `json:"vms"`
 	Rate         string `json:"rate"`
 	RegistryRate string `json:"registry_rate"`
@@ -98,7 +100,7 @@ type burstPlan struct {
 }
 
 func (p burstPlan) String() string {
-	s := fmt.Sprintf("%d VMs, %s", p.VMs, p.System)
+	s := fmt.Sprintf("%d VMs, %s", p.VMs, p.called())
 	if p.Stripes > 0 {
 		s += ", " + p.Form
 	}
@@ -107,6 +109,8 @@ func (p burstPlan) String() string {
 	}
 	return s
 }
+
+func (p burstPlan) called() string { return called(p.System, p.Recorded) }
 
 // burstsOf reads the flags and refuses what cannot be measured here.
 func burstsOf(c *cli.Context) (*bursts, error) {
@@ -137,18 +141,11 @@ func burstsOf(c *cli.Context) (*bursts, error) {
 	for _, template.Kill = range kills {
 		for _, template.VMs = range c.IntSlice("vms") {
 			for _, template.System = range systems {
-				if template.System != withTree {
-					b.plan = append(b.plan, template)
-					continue
+				all, err := plansWith(c, template)
+				if err != nil {
+					return nil, err
 				}
-				for _, stripes := range c.IntSlice("stripes") {
-					p := template
-					p.Stripes = stripes
-					if p.Form, err = formOf(stripes, c.String("form")); err != nil {
-						return nil, err
-					}
-					b.plan = append(b.plan, p)
-				}
+				b.plan = append(b.plan, all...)
 			}
 		}
 	}
@@ -158,6 +155,28 @@ func burstsOf(c *cli.Context) (*bursts, error) {
 		}
 	}
 	return b, nil
+}
+
+// plansWith are the plans of one system: of ours one for each conversion, and
+// with a tree one for each number of stripes.
+func plansWith(c *cli.Context, p burstPlan) (all []burstPlan, err error) {
+	s, err := rivals.Find(p.System)
+	if err != nil {
+		return nil, usage(err)
+	}
+	for _, p.Recorded = range variantsOf(c).of(s) {
+		if !s.Tree {
+			all = append(all, p)
+			continue
+		}
+		for _, p.Stripes = range c.IntSlice("stripes") {
+			if p.Form, err = formOf(p.Stripes, c.String("form")); err != nil {
+				return nil, err
+			}
+			all = append(all, p)
+		}
+	}
+	return all, nil
 }
 
 func onOff(c *cli.Context, name string) (bool, error) {
@@ -195,6 +214,7 @@ func measure[S any](ctx context.Context, b *bursts, reps int, file string, resum
 		return nil, err
 	}
 	defer b.close(&err)
+	b.recorded = anyRecorded(b.plan)
 	if err := b.prepare(ctx, b.plan[0].RegistryRate); err != nil {
 		return nil, err
 	}

@@ -26,11 +26,15 @@ const (
 	withoutTree = "faasnet-notree"
 )
 
-// system is the plan's system; check has found it.
+// system is the plan's system, with the image that the plan wants; check has
+// found it.
 func (p burstPlan) system() rivals.System {
 	s, err := rivals.Find(p.System)
 	if err != nil {
 		panic(err)
+	}
+	if p.Recorded {
+		s.Tag += rivals.Recorded
 	}
 	return s
 }

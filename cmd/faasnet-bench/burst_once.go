@@ -49,13 +49,13 @@ func (b *bursts) once(ctx context.Context, p burstPlan, rep int) (_ burstRow, er
 	if err != nil {
 		return row, err
 	}
-	if how := p.System + p.Form; !b.quiet && !b.told[how] {
+	if how := p.called() + p.Form; !b.quiet && !b.told[how] {
 		b.told[how] = true
 		config, err := u.vms[0].Configuration()
 		if err != nil {
 			return row, err
 		}
-		fmt.Fprintf(b.progress, "--- configuration for %s %s\n%s---\n", p.System, p.Form, config)
+		fmt.Fprintf(b.progress, "--- configuration for %s %s\n%s---\n", p.called(), p.Form, config)
 	}
 	if p.system().Unpacked {
 		if err := u.unpack(ctx); err != nil {
@@ -139,6 +139,9 @@ func (b *burst) run(ctx context.Context, row *burstRow) (err error) {
 				return err
 			}
 		}
+	}
+	if err := b.laziness(ctx, row, starts); err != nil {
+		return err
 	}
 	row.total()
 	for i, s := range starts {

@@ -33,6 +33,9 @@ func printBurst(w io.Writer, r burstRow) error {
 			fmt.Fprintf(w, "%s: %s\n", vm.VM, strings.TrimSpace(vm.Error))
 		}
 	}
+	if r.Fallback != "" {
+		fmt.Fprintf(w, "in truth a full pull: %s\n", r.Fallback)
+	}
 	_, err := fmt.Fprintf(w, "READY %.2f s median, %.2f s p95, %.2f s max; registry sent %.1f MB, peers %.1f MB; %d re-parented, %d VMs and %d reads failed; %.1f CPU s\n",
 		r.ReadyMedian, r.ReadyP95, r.ReadyMax, float64(r.RegistryBytes)/mega, float64(r.PeerBytes)/mega, r.Reparented, r.FailedVMs, r.FailedReads, r.CPU)
 	return err
@@ -62,7 +65,7 @@ func printBursts(w io.Writer, sums []burstSummary) error {
 		if form == "" {
 			form = "-"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%.2f\t%.2f\t%.2f\t%s\t%s\t%s\t%.1f\t%s\t%.1f\t%d\t%d\t%d\t%.1f\t\n", s.System, form, fault, s.VMs, s.Reps,
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%.2f\t%.2f\t%.2f\t%s\t%s\t%s\t%.1f\t%s\t%.1f\t%d\t%d\t%d\t%.1f\t\n", s.called(), form, fault, s.VMs, s.Reps,
 			s.ReadyMedian, s.ReadyP95, s.ReadyMax, added, ratio(s.OverOne), ratio(s.OverBound), float64(s.RegistryBytes)/mega, ratio(s.EgressOverOne),
 			float64(s.PeerBytes)/mega, s.Reparented, s.FailedVMs, s.FailedReads, s.CPU)
 	}

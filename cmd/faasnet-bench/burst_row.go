@@ -28,6 +28,11 @@ type burstRow struct {
 	PeakMemory    int64 `json:"peak_memory_bytes"`
 	Disk          int64 `json:"disk_bytes,omitempty"`
 
+	// ImageBytes are those of the layers of the image that lazy systems pull.
+	// Fallback is why the burst of such a one was a full pull in truth.
+	ImageBytes int64  `json:"image_bytes,omitempty"`
+	Fallback   string `json:"fallback,omitempty"`
+
 	OriginCPU float64 `json:"origin_cpu_s"`
 	TreeCPU   float64 `json:"tree_cpu_s,omitempty"`
 	Struck    string  `json:"struck,omitempty"`
@@ -55,6 +60,7 @@ type burstVM struct {
 	DaemonCPU     float64  `json:"daemon_cpu_s"`         // of it, since the daemon's start
 	Upstreams     []string `json:"upstreams,omitempty"`  // of each stripe, at the end
 	Depths        []uint32 `json:"depths,omitempty"`
+	FUSEMounts    int      `json:"fuse_mounts,omitempty"` // at the end, of lazy systems
 	Error         string   `json:"error,omitempty"`
 	// From is what came from other VMs over connections that were open at the
 	// end, by VM; only with a tree.
@@ -85,4 +91,5 @@ func (r *burstRow) total() {
 	r.ReceivedBytes = median(column(r.PerVM, func(vm burstVM) int64 { return vm.ReceivedBytes }))
 	r.PeakMemory = median(column(r.PerVM, func(vm burstVM) int64 { return vm.PeakMemory }))
 	r.Disk = median(column(r.PerVM, func(vm burstVM) int64 { return vm.Disk }))
+	r.Fallback = r.fallback()
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 )
@@ -19,6 +20,8 @@ type burstSummary struct {
 	Reparented    int64   `json:"reparented"`
 	FailedVMs     int     `json:"failed_vms"`   // over all repetitions
 	FailedReads   int64   `json:"failed_reads"` // over all repetitions
+	// Fallback is why a repetition of a lazy system was a full pull in truth.
+	Fallback string `json:"fallback,omitempty"`
 	// OverOne and EgressOverOne compare with the same system's bursts of one
 	// VM in the same repetition, OverBound with the link's bound. 0: none.
 	OverOne       float64 `json:"ready_over_one_vm,omitempty"`
@@ -47,6 +50,7 @@ func sumBursts(rows []burstRow) (out []burstSummary) {
 			}
 			sum.FailedVMs += r.FailedVMs
 			sum.FailedReads += r.FailedReads
+			sum.Fallback = cmp.Or(sum.Fallback, r.Fallback)
 		}
 		sum.ReadyMedian, sum.ReadyP95, sum.ReadyMax = median(times), percentile(times, 0.95), percentile(times, 1)
 		sum.RegistryBytes = median(column(g, func(r burstRow) int64 { return r.RegistryBytes }))

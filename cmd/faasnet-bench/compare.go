@@ -24,7 +24,7 @@ Every VM has a containerd and a daemon of the system of its own; floor has the i
 its disk before the burst begins. Systems run with their defaults, and their configuration is
 printed once. What others need is built and converted when it is missing, and kept. A system that
 takes more than five times as long as the best one is measured once.`,
-		Flags: []cli.Flag{
+		Flags: append(variantFlags(),
 			&cli.IntSliceFlag{Name: "vms", Value: cli.NewIntSlice(8), Usage: "`NUMBER` of VMs; several are bursts of their own"},
 			&cli.StringFlag{Name: "rate", Value: "100mbit", Usage: "`RATE` of the link of each VM, as tc says it"},
 			&cli.StringFlag{Name: "registry-rate", Usage: "`RATE` of the link of the registry (default: that of the VMs)"},
@@ -35,7 +35,7 @@ takes more than five times as long as the best one is measured once.`,
 			&cli.DurationFlag{Name: "timeout", Value: time.Hour, Usage: "longest `TIME` of one burst; VMs that are not READY then have failed"},
 			&cli.StringFlag{Name: "json", Usage: "write results to `FILE`, after each burst"},
 			&cli.BoolFlag{Name: "resume", Usage: "keep the bursts that the file of --json holds, and measure only the others"},
-		},
+		),
 		Action: func(c *cli.Context) error {
 			b, err := comparisonOf(c)
 			if err != nil {
@@ -86,7 +86,9 @@ func comparisonOf(c *cli.Context) (*bursts, error) {
 			if err := p.check(); err != nil {
 				return nil, err
 			}
-			b.plan = append(b.plan, p)
+			for _, p.Recorded = range variantsOf(c).of(s) {
+				b.plan = append(b.plan, p)
+			}
 		}
 	}
 	if len(b.plan) == 0 {
@@ -104,7 +106,7 @@ func tooSlow(rows []burstRow, p burstPlan) bool {
 		if r.VMs != p.VMs || r.Rate != p.Rate || r.RegistryRate != p.RegistryRate || r.Image != p.Image || r.ReadyMedian == 0 {
 			continue
 		}
-		if r.System == p.System {
+		if r.System == p.System && r.Recorded == p.Recorded {
 			own = max(own, r.ReadyMedian)
 		}
 		if s, err := rivals.Find(r.System); err == nil && !s.Unpacked && (best == 0 || r.ReadyMedian < best) {

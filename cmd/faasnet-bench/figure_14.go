@@ -15,15 +15,17 @@ import (
 
 // figure14Sum is the time to READY of a number of VMs that start at once.
 type figure14Sum struct {
-	System string `json:"system"` // "paper: ..." is what the paper says
-	Image  string `json:"image"`
-	Rate   string `json:"rate"`
-	VMs    int    `json:"vms"`
-	Reps   int    `json:"reps"`
+	System   string `json:"system"` // "paper: ..." is what the paper says
+	Recorded bool   `json:"recorded,omitempty"`
+	Image    string `json:"image"`
+	Rate     string `json:"rate"`
+	VMs      int    `json:"vms"`
+	Reps     int    `json:"reps"`
 
 	ReadyMedian float64 `json:"ready_median_s"`
 	ReadyP95    float64 `json:"ready_p95_s,omitempty"`
 	OverOne     float64 `json:"ready_over_one_vm,omitempty"`
+	// OverFaasnet compares with ours of the same image, plain.
 	OverFaasnet float64 `json:"ready_over_faasnet,omitempty"`
 }
 
@@ -51,7 +53,7 @@ func figure14Command() *cli.Command {
 		Usage: "time to READY by the number of VMs that start at once",
 		Description: `Bursts as those of the command burst, for each number of VMs, or the rows of bursts and comparisons
 that were measured before (--from).`,
-		Flags: figureFlags(
+		Flags: append(variantFlags(), figureFlags(
 			&cli.IntSliceFlag{Name: "vms", Value: cli.NewIntSlice(1, 4, 8, 16), Usage: "`NUMBER` of VMs; several are bursts of their own"},
 			&cli.StringFlag{Name: "rate", Value: "25mbit", Usage: "`RATE` of each link, as tc says it"},
 			&cli.StringFlag{Name: "image", Value: "b", Usage: "test `IMAGE`, or a reference"},
@@ -60,7 +62,7 @@ that were measured before (--from).`,
 			&cli.DurationFlag{Name: "timeout", Value: burstTimeout, Usage: "longest `TIME` of one burst"},
 			&cli.StringSliceFlag{Name: "from", Usage: "results `FILE` of burst or compare to take rows from, and measure nothing"},
 			&cli.BoolFlag{Name: "resume", Usage: "keep the bursts that the file of --json holds, and measure only the others"},
-		),
+		)...),
 		Action: func(c *cli.Context) error {
 			if err := quicken(c, map[string]string{"vms": "1,2", "rate": "200mbit", "image": "a", "reps": "1"}); err != nil {
 				return err
@@ -123,12 +125,12 @@ func figure14From(files []string, to string) ([]figure14Sum, error) {
 func sum14(rows []burstRow) (out []figure14Sum) {
 	faasnet := map[burstPlan]float64{}
 	bare := func(p burstPlan) burstPlan {
-		p.System, p.Form, p.Stripes = "", "", 0
+		p.System, p.Recorded, p.Form, p.Stripes = "", false, "", 0
 		return p
 	}
 	sums := sumBursts(rows)
 	for _, s := range sums {
-		if s.System == withTree && s.Stripes != 1 {
+		if s.System == withTree && !s.Recorded && s.Stripes != 1 {
 			faasnet[bare(s.burstPlan)] = s.ReadyMedian
 		}
 	}
@@ -136,7 +138,7 @@ func sum14(rows []burstRow) (out []figure14Sum) {
 		if s.Stripes == 1 {
 			continue
 		}
-		f := figure14Sum{System: s.System, Image: s.Image, Rate: s.Rate, VMs: s.VMs, Reps: s.Reps, ReadyMedian: s.ReadyMedian, ReadyP95: s.ReadyP95, OverOne: s.OverOne}
+		f := figure14Sum{System: s.System, Recorded: s.Recorded, Image: s.Image, Rate: s.Rate, VMs: s.VMs, Reps: s.Reps, ReadyMedian: s.ReadyMedian, ReadyP95: s.ReadyP95, OverOne: s.OverOne}
 		if ours := faasnet[bare(s.burstPlan)]; ours > 0 {
 			f.OverFaasnet = s.ReadyMedian / ours
 		}
@@ -149,7 +151,7 @@ func print14(w io.Writer, sums []figure14Sum) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "system\timage\tlink\tVMs\treps\tREADY s\tp95\tof 1 VM\tof faasnet\t")
 	for _, s := range sums {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%.2f\t%s\t%s\t%s\t\n", s.System, s.Image, s.Rate, s.VMs, s.Reps, s.ReadyMedian,
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%.2f\t%s\t%s\t%s\t\n", called(s.System, s.Recorded), s.Image, s.Rate, s.VMs, s.Reps, s.ReadyMedian,
 			ratio("%.2f", s.ReadyP95), ratio("%.2fx", s.OverOne), ratio("%.2fx", s.OverFaasnet))
 	}
 	return t.Flush()
@@ -170,7 +172,7 @@ func plot14(sums []figure14Sum) plot.Figure {
 	index := map[string]int{}
 	var ticks []int
 	for _, s := range sums {
-		name := s.System
+		name := called(s.System, s.Recorded)
 		if s.Reps > 0 && len(several) > 1 {
 			name += ": " + s.Image + ", " + s.Rate
 		}

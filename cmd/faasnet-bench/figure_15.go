@@ -15,17 +15,20 @@ import (
 // figure15Row is one VM of a burst: when its image was pulled, its link had
 // received the first data, its container was made and READY was printed.
 type figure15Row struct {
-	System  string  `json:"system"`
-	VMs     int     `json:"vms"`
-	Image   string  `json:"image"`
-	Rate    string  `json:"rate"`
-	Rep     int     `json:"rep"`
-	VM      string  `json:"vm"`
-	Pulled  float64 `json:"pulled_s"`
-	Data    float64 `json:"first_data_s"`
-	Created float64 `json:"created_s"`
-	Ready   float64 `json:"ready_s"`
+	System   string  `json:"system"`
+	Recorded bool    `json:"recorded,omitempty"`
+	VMs      int     `json:"vms"`
+	Image    string  `json:"image"`
+	Rate     string  `json:"rate"`
+	Rep      int     `json:"rep"`
+	VM       string  `json:"vm"`
+	Pulled   float64 `json:"pulled_s"`
+	Data     float64 `json:"first_data_s"`
+	Created  float64 `json:"created_s"`
+	Ready    float64 `json:"ready_s"`
 }
+
+func (r figure15Row) called() string { return called(r.System, r.Recorded) }
 
 // firstBytes is what a link has received when data come: more than manifest
 // and configuration have.
@@ -33,32 +36,33 @@ const firstBytes = 100_000
 
 // figure15Sum has medians over the repetitions.
 type figure15Sum struct {
-	System string  `json:"system"` // "paper: ..." is what the paper says
-	VMs    int     `json:"vms"`
-	Image  string  `json:"image"`
-	Rate   string  `json:"rate"`
-	First  float64 `json:"first_ready_s"`
-	Last   float64 `json:"last_ready_s"`
-	Span   float64 `json:"span_s"`
+	System   string  `json:"system"` // "paper: ..." is what the paper says
+	Recorded bool    `json:"recorded,omitempty"`
+	VMs      int     `json:"vms"`
+	Image    string  `json:"image"`
+	Rate     string  `json:"rate"`
+	First    float64 `json:"first_ready_s"`
+	Last     float64 `json:"last_ready_s"`
+	Span     float64 `json:"span_s"`
 }
 
 var paper15 = []figure15Sum{
-	{"paper: faasnet", 128, "758 MB", "1gbit", 5.5, 7, 1.5},
-	{"paper: on-demand", 128, "758 MB", "1gbit", 0, 0, 16.4},
-	{"paper: dadi+p2p", 128, "758 MB", "1gbit", 3.3, 22.3, 19},
+	{"paper: faasnet", false, 128, "758 MB", "1gbit", 5.5, 7, 1.5},
+	{"paper: on-demand", false, 128, "758 MB", "1gbit", 0, 0, 16.4},
+	{"paper: dadi+p2p", false, 128, "758 MB", "1gbit", 3.3, 22.3, 19},
 }
 
 func figure15Command() *cli.Command {
 	return &cli.Command{
 		Name:  "15",
 		Usage: "timeline of one burst: when each VM had pulled, received data, made the container and was READY",
-		Flags: figureFlags(
+		Flags: append(variantFlags(), figureFlags(
 			&cli.IntFlag{Name: "vms", Value: 16, Usage: "`NUMBER` of VMs"},
 			&cli.StringFlag{Name: "rate", Value: "25mbit", Usage: "`RATE` of each link, as tc says it"},
 			&cli.StringFlag{Name: "image", Value: "b", Usage: "test `IMAGE`, or a reference"},
 			&cli.StringSliceFlag{Name: "systems", Value: cli.NewStringSlice(withTree, withoutTree), Usage: "`SYSTEMS` to compare"},
 			&cli.IntFlag{Name: "reps", Value: 1, Usage: "`NUMBER` of repetitions; the first one is drawn"},
-		),
+		)...),
 		Action: func(c *cli.Context) error {
 			if err := quicken(c, map[string]string{"vms": "2", "rate": "200mbit", "image": "a"}); err != nil {
 				return err
@@ -90,7 +94,7 @@ func (b *bursts) figure15(ctx context.Context, reps int, out *report[figure15Row
 		var rows []figure15Row
 		for i, vm := range row.PerVM {
 			rows = append(rows, figure15Row{
-				System: row.System, VMs: row.VMs, Image: row.Image, Rate: row.Rate, Rep: row.Rep, VM: vm.VM,
+				System: row.System, Recorded: row.Recorded, VMs: row.VMs, Image: row.Image, Rate: row.Rate, Rep: row.Rep, VM: vm.VM,
 				Pulled: vm.Pull, Data: b.traffic.firstData(i, firstBytes).Seconds(), Created: vm.Create, Ready: vm.Ready,
 			})
 		}
@@ -99,9 +103,9 @@ func (b *bursts) figure15(ctx context.Context, reps int, out *report[figure15Row
 }
 
 func sum15(rows []figure15Row) (out []figure15Sum) {
-	systems, groups := by(rows, func(r figure15Row) string { return r.System })
+	systems, groups := by(rows, figure15Row.called)
 	for _, s := range systems {
-		sum := figure15Sum{System: s, VMs: groups[s][0].VMs, Image: groups[s][0].Image, Rate: groups[s][0].Rate}
+		sum := figure15Sum{System: groups[s][0].System, Recorded: groups[s][0].Recorded, VMs: groups[s][0].VMs, Image: groups[s][0].Image, Rate: groups[s][0].Rate}
 		var first, last, span []float64
 		reps, bursts := by(groups[s], func(r figure15Row) int { return r.Rep })
 		for _, rep := range reps {
@@ -119,7 +123,7 @@ func print15(w io.Writer, sums []figure15Sum) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "system\tVMs\timage\tlink\tfirst READY s\tlast READY s\tspan s\t")
 	for _, s := range sums {
-		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%.2f\t\n", s.System, s.VMs, s.Image, s.Rate, ratio("%.2f", s.First), ratio("%.2f", s.Last), s.Span)
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%.2f\t\n", called(s.System, s.Recorded), s.VMs, s.Image, s.Rate, ratio("%.2f", s.First), ratio("%.2f", s.Last), s.Span)
 	}
 	return t.Flush()
 }
@@ -127,7 +131,7 @@ func print15(w io.Writer, sums []figure15Sum) error {
 // plot15 draws how many VMs had come how far by when.
 func plot15(rows []figure15Row) plot.Figure {
 	f := plot.Figure{Title: "Timeline of a burst", X: plot.Axis{Label: "seconds after the begin"}, Y: plot.Axis{Label: "VMs"}}
-	systems, groups := by(rows, func(r figure15Row) string { return r.System })
+	systems, groups := by(rows, figure15Row.called)
 	for _, s := range systems {
 		g := groups[s]
 		first := g[:0:0]

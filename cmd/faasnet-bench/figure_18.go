@@ -22,6 +22,7 @@ import (
 // figure18Row is the start of one of several functions that share VMs.
 type figure18Row struct {
 	System    string  `json:"system"`
+	Recorded  bool    `json:"recorded,omitempty"`
 	VMs       int     `json:"vms"`
 	Functions int     `json:"functions"`
 	Rate      string  `json:"rate"`
@@ -35,6 +36,7 @@ type figure18Row struct {
 // the median of the ratios to the most VMs, within repetitions.
 type figure18Sum struct {
 	System      string  `json:"system"` // "paper: ..." is what the paper says
+	Recorded    bool    `json:"recorded,omitempty"`
 	VMs         int     `json:"vms"`
 	Functions   int     `json:"functions"`
 	Rate        string  `json:"rate"`
@@ -55,13 +57,13 @@ func figure18Command() *cli.Command {
 		Description: `Images have 75 MB and nothing in common but busybox; all functions start at the same moment, and each
 VM pulls and starts its share of them at once. The floor has the images unpacked on the disks
 before: how much later its functions are is what sharing the VM's processors costs.`,
-		Flags: figureFlags(
+		Flags: append(variantFlags(), figureFlags(
 			&cli.IntSliceFlag{Name: "vms", Value: cli.NewIntSlice(4, 2, 1), Usage: "`NUMBER` of VMs; several are measured one after the other"},
 			&cli.IntFlag{Name: "functions", Value: len(images.Small()), Usage: "`NUMBER` of functions"},
 			&cli.StringFlag{Name: "rate", Value: "300mbit", Usage: "`RATE` of each link, as tc says it"},
 			&cli.StringSliceFlag{Name: "systems", Value: cli.NewStringSlice("overlayfs", withTree, "floor"), Usage: "`SYSTEMS` to compare"},
 			&cli.IntFlag{Name: "reps", Value: 3, Usage: "`NUMBER` of repetitions"},
-		),
+		)...),
 		Action: func(c *cli.Context) error {
 			if err := quicken(c, map[string]string{"vms": "2,1", "functions": "2", "reps": "1", "systems": withTree}); err != nil {
 				return err
@@ -141,7 +143,7 @@ func (b *burst) startAll(ctx context.Context, names []string) ([]figure18Row, er
 	begin := time.Now().Add(pause)
 	var g errgroup.Group
 	for i, name := range names {
-		rows[i] = figure18Row{System: b.plan.System, VMs: b.plan.VMs, Functions: len(names), Rate: b.plan.Rate, Image: name, VM: vm(i).Name()}
+		rows[i] = figure18Row{System: b.plan.System, Recorded: b.plan.Recorded, VMs: b.plan.VMs, Functions: len(names), Rate: b.plan.Rate, Image: name, VM: vm(i).Name()}
 		g.Go(func() error {
 			time.Sleep(time.Until(begin))
 			c := vm(i).Containerd
@@ -164,13 +166,13 @@ func sum18(rows []figure18Row) (out []figure18Sum) {
 	for _, r := range rows {
 		most = max(most, r.VMs)
 	}
-	systems, groups := by(rows, func(r figure18Row) string { return r.System })
+	systems, groups := by(rows, func(r figure18Row) string { return called(r.System, r.Recorded) })
 	for _, s := range systems {
 		sizes, byVMs := by(groups[s], func(r figure18Row) int { return r.VMs })
 		base := mediansByRep(byVMs[most])
 		for _, n := range sizes {
 			ready := column(byVMs[n], func(r figure18Row) float64 { return r.Ready })
-			sum := figure18Sum{System: s, VMs: n, Functions: byVMs[n][0].Functions, Rate: byVMs[n][0].Rate, ReadyMedian: median(ready), ReadyMax: percentile(ready, 1)}
+			sum := figure18Sum{System: byVMs[n][0].System, Recorded: byVMs[n][0].Recorded, VMs: n, Functions: byVMs[n][0].Functions, Rate: byVMs[n][0].Rate, ReadyMedian: median(ready), ReadyMax: percentile(ready, 1)}
 			var over []float64
 			for rep, m := range mediansByRep(byVMs[n]) {
 				if base[rep] > 0 {
@@ -197,7 +199,7 @@ func print18(w io.Writer, sums []figure18Sum) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "system\tVMs\tfunctions\tlink\tREADY s\tmax\tof most VMs\t")
 	for _, s := range sums {
-		fmt.Fprintf(t, "%s\t%d\t%d\t%s\t%s\t%s\t%.2fx\t\n", s.System, s.VMs, s.Functions, s.Rate, ratio("%.2f", s.ReadyMedian), ratio("%.2f", s.ReadyMax), s.OverMost)
+		fmt.Fprintf(t, "%s\t%d\t%d\t%s\t%s\t%s\t%.2fx\t\n", called(s.System, s.Recorded), s.VMs, s.Functions, s.Rate, ratio("%.2f", s.ReadyMedian), ratio("%.2f", s.ReadyMax), s.OverMost)
 	}
 	return t.Flush()
 }
@@ -212,7 +214,7 @@ func plot18(sums []figure18Sum) plot.Figure {
 			f.Note = fmt.Sprintf("%d images of 75 MB, links of %s", s.Functions, s.Rate)
 		}
 	}
-	systems, groups := by(sums, func(s figure18Sum) string { return s.System })
+	systems, groups := by(sums, func(s figure18Sum) string { return called(s.System, s.Recorded) })
 	for _, name := range systems {
 		series := plot.Series{Name: name, Kind: plot.Bars}
 		for _, s := range groups[name] {

@@ -14,12 +14,14 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/faasnet/faasnet/cmd/faasnet-bench/internal/plot"
+	"github.com/faasnet/faasnet/cmd/faasnet-bench/internal/rivals"
 	"github.com/faasnet/faasnet/script/lab"
 )
 
 // figure20Row is one start of a function. Bytes are until READY.
 type figure20Row struct {
 	System        string  `json:"system"`
+	Recorded      bool    `json:"recorded,omitempty"`
 	Image         string  `json:"image"`
 	Block         int     `json:"block_size,omitempty"` // in bytes; 0: a full pull
 	Rate          string  `json:"rate"`
@@ -34,6 +36,7 @@ type figure20Row struct {
 // pull's, in the same repetition.
 type figure20Sum struct {
 	System        string  `json:"system"` // "paper: ..." is what the paper says
+	Recorded      bool    `json:"recorded,omitempty"`
 	Image         string  `json:"image"`
 	Block         int     `json:"block_size,omitempty"`
 	Ready         float64 `json:"ready_median_s,omitempty"`
@@ -52,12 +55,12 @@ func figure20Command() *cli.Command {
 		Description: `Each image is converted with each block size, and its function started on one empty VM without a tree.
 Bytes are those that left the registry until READY, beside those of a full pull and beside those
 that the kernel asked our file system for.`,
-		Flags: figureFlags(
+		Flags: append(variantFlags(), figureFlags(
 			&cli.StringSliceFlag{Name: "images", Value: cli.NewStringSlice("b", "c"), Usage: "test `IMAGES`"},
 			&cli.IntSliceFlag{Name: "block-sizes", Value: cli.NewIntSlice(64, 128, 256, 512, 1024, 2048), Usage: "`KiB` of a block"},
 			&cli.StringFlag{Name: "rate", Value: "200mbit", Usage: "`RATE` of each link, as tc says it"},
 			&cli.IntFlag{Name: "reps", Value: 1, Usage: "`NUMBER` of repetitions"},
-		),
+		)...),
 		Action: func(c *cli.Context) error {
 			if err := quicken(c, map[string]string{"images": "a", "block-sizes": "64,512"}); err != nil {
 				return err
@@ -89,24 +92,27 @@ func figure20(c *cli.Context, image string, out *report[figure20Row, figure20Sum
 	for _, kib := range c.IntSlice("block-sizes") {
 		sizes = append(sizes, kib<<10)
 	}
-	pull, ours := b.plan[0], b.plan[1]
+	pull, ours := b.plan[0], b.plan[1:] // plain, recorded or both
 	b.plan = []burstPlan{pull}
 	for range sizes {
-		b.plan = append(b.plan, ours)
+		b.plan = append(b.plan, ours...)
 	}
-	next := 0 // of sizes
+	next := 0 // of those of ours
 	b.act = func(ctx context.Context, u *burst, row *burstRow) error {
-		r := figure20Row{System: u.plan.System, Image: image, Rate: u.plan.Rate, Rep: row.Rep}
+		r := figure20Row{System: u.plan.System, Recorded: u.plan.Recorded, Image: image, Rate: u.plan.Rate, Rep: row.Rep}
 		tag := original
 		if u.plan.System != pull.System {
-			r.Block = sizes[next%len(sizes)]
+			r.Block = sizes[next/len(ours)%len(sizes)]
 			tag = blockTag(r.Block)
+			if r.Recorded {
+				tag += rivals.Recorded
+			}
 			next++
 		}
 		if err := u.startOne(ctx, u.server.Addr+"/"+image+":"+tag, &r); err != nil {
 			return err
 		}
-		fmt.Fprintf(os.Stderr, "image %s, blocks of %4d KiB: READY after %.2f s, %.1f MB from the registry, %.1f MB read\n", image, r.Block>>10, r.Ready, float64(r.RegistryBytes)/mega, float64(r.Read)/mega)
+		fmt.Fprintf(os.Stderr, "image %s, %s, blocks of %4d KiB: READY after %.2f s, %.1f MB from the registry, %.1f MB read\n", image, called(r.System, r.Recorded), r.Block>>10, r.Ready, float64(r.RegistryBytes)/mega, float64(r.Read)/mega)
 		return out.add(r, sum20)
 	}
 	b.more = func(h *lab.Host, r *lab.Registry) error {
@@ -170,17 +176,21 @@ func (b *burst) bytes(ctx context.Context, vm *lab.VM, before int64, r *figure20
 }
 
 func sum20(rows []figure20Row) (out []figure20Sum) {
+	type kind struct {
+		block    int
+		recorded bool
+	}
 	imageNames, groups := by(rows, func(r figure20Row) string { return r.Image })
 	for _, image := range imageNames {
 		pulls := map[int]int64{}
-		sizes, bySize := by(groups[image], func(r figure20Row) int { return r.Block })
-		for _, r := range bySize[0] {
+		kinds, byKind := by(groups[image], func(r figure20Row) kind { return kind{r.Block, r.Recorded} })
+		for _, r := range byKind[kind{}] {
 			pulls[r.Rep] = r.RegistryBytes
 		}
-		for _, size := range sizes {
-			g := bySize[size]
+		for _, k := range kinds {
+			g := byKind[k]
 			sum := figure20Sum{
-				System: g[0].System, Image: image, Block: size, Ready: median(column(g, func(r figure20Row) float64 { return r.Ready })),
+				System: g[0].System, Recorded: k.recorded, Image: image, Block: k.block, Ready: median(column(g, func(r figure20Row) float64 { return r.Ready })),
 				RegistryBytes: median(column(g, func(r figure20Row) int64 { return r.RegistryBytes })), Read: median(column(g, func(r figure20Row) int64 { return r.Read })),
 			}
 			var ofPull, overRead []float64
@@ -203,7 +213,7 @@ func print20(w io.Writer, sums []figure20Sum) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "system\timage\tblock KiB\tREADY s\tregistry MB\tof a full pull\tMB read\tfetched of read\t")
 	for _, s := range sums {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%.1f %%\t%s\t%s\t\n", s.System, s.Image, ratio("%.0f", float64(s.Block)/1024), ratio("%.2f", s.Ready), ratio("%.1f", float64(s.RegistryBytes)/mega),
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%.1f %%\t%s\t%s\t\n", called(s.System, s.Recorded), s.Image, ratio("%.0f", float64(s.Block)/1024), ratio("%.2f", s.Ready), ratio("%.1f", float64(s.RegistryBytes)/mega),
 			s.OfPull*100, ratio("%.1f", float64(s.Read)/mega), ratio("%.2fx", s.OverRead))
 	}
 	return t.Flush()
@@ -229,7 +239,7 @@ func plot20(sums []figure20Sum) plot.Figure {
 		if s.Block == 0 {
 			continue
 		}
-		name := "image " + s.Image
+		name := called("image "+s.Image, s.Recorded)
 		if strings.HasPrefix(s.System, "paper") {
 			name = s.System
 		}

@@ -44,7 +44,9 @@ func figureBursts(c *cli.Context, p burstPlan, systems []string, vms []int) (*bu
 			if err := one.check(); err != nil {
 				return nil, err
 			}
-			b.plan = append(b.plan, one)
+			for _, one.Recorded = range variantsOf(c).of(s) {
+				b.plan = append(b.plan, one)
+			}
 		}
 	}
 	return b, b.keep(c.Context) // but for figures that fill the registry themselves
@@ -56,6 +58,7 @@ func (b *bursts) each(ctx context.Context, reps int, f func(burstRow) error) (er
 		return err
 	}
 	defer b.close(&err)
+	b.recorded = anyRecorded(b.plan)
 	if b.more != nil {
 		if err := b.fillMore(ctx, b.more); err != nil {
 			return err

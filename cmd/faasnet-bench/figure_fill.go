@@ -26,7 +26,8 @@ func (s *site) fillMore(ctx context.Context, f func(h *lab.Host, r *lab.Registry
 	return f(h, r)
 }
 
-// pushBoth pushes a test image as name:orig and, converted, as name:tag.
+// pushBoth pushes a test image as name:orig and, converted, as name:tag; its
+// recorded conversion, where it is wanted, too.
 func (s *site) pushBoth(ctx context.Context, h *lab.Host, r *lab.Registry, image, name, tag string, flags ...string) error {
 	layout, err := buildImage(ctx, image)
 	if err != nil {
@@ -36,7 +37,5 @@ func (s *site) pushBoth(ctx context.Context, h *lab.Host, r *lab.Registry, image
 	if err != nil {
 		return err
 	}
-	argv := append([]string{"convert", "--plain-http", "--quiet", "--no-reuse"}, flags...)
-	_, err = h.Run(ctx, filepath.Join(s.Tools().Product, "faasnet"), append(argv, src, r.Addr+"/"+name+":"+tag)...)
-	return err
+	return s.convert(ctx, h, r, image, src, r.Addr+"/"+name+":"+tag, flags...)
 }

@@ -30,6 +30,7 @@ type site struct {
 	image    string
 	data     string // what the registry keeps; "": only for this run
 	reuse    bool   // layers that data has converted already
+	recorded bool   // make recorded conversions, too
 	systems  []rivals.System
 	programs string // of systems
 	progress io.Writer
@@ -110,20 +111,40 @@ func (s *site) fill(ctx context.Context) (data string, err error) {
 	if err != nil {
 		return "", err
 	}
-	fmt.Fprintf(s.progress, "converting %s\n", s.image)
-	argv := []string{"convert", "--plain-http", "--quiet"}
-	if !s.reuse {
-		argv = append(argv, "--no-reuse")
-	}
-	argv = append(argv, src, r.Addr+"/"+repository+":"+converted)
-	out, err := host.Run(ctx, filepath.Join(s.Tools().Product, "faasnet"), argv...)
-	if err != nil {
+	if err := s.convert(ctx, host, r, s.image, src, r.Addr+"/"+repository+":"+converted); err != nil {
 		return "", err
 	}
-	lines := strings.Split(strings.TrimSpace(out), "\n")
-	fmt.Fprintln(s.progress, lines[len(lines)-1])
 	if err := s.fillFor(ctx, host, r, src); err != nil {
 		return "", err
 	}
 	return s.data, os.RemoveAll(filepath.Join(host.Dir(), "layout"))
+}
+
+// convert converts the image that the registry r has as src to dst, and, where
+// they are wanted, to the recorded form of dst.
+func (s *site) convert(ctx context.Context, h *lab.Host, r *lab.Registry, image, src, dst string, flags ...string) error {
+	run := func(flags ...string) error {
+		argv := append([]string{"convert", "--plain-http", "--quiet"}, flags...)
+		out, err := h.Run(ctx, filepath.Join(s.Tools().Product, "faasnet"), argv...)
+		if err != nil {
+			return err
+		}
+		lines := strings.Split(strings.TrimSpace(out), "\n")
+		fmt.Fprintln(s.progress, lines[len(lines)-1])
+		return nil
+	}
+	fmt.Fprintf(s.progress, "converting %s\n", image)
+	plain := flags
+	if !s.reuse {
+		plain = append([]string{"--no-reuse"}, flags...)
+	}
+	if err := run(append(plain[:len(plain):len(plain)], src, dst)...); err != nil || !s.recorded {
+		return err
+	}
+	record, err := s.record(ctx, h, r, image, src)
+	if err != nil {
+		return fmt.Errorf("record image %s: %w", image, err)
+	}
+	fmt.Fprintf(s.progress, "converting %s with what its start reads\n", image)
+	return run(append(flags[:len(flags):len(flags)], "--record-in", record, "--reuse", dst, src, dst+rivals.Recorded)...)
 }

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"time"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
@@ -30,18 +29,27 @@ func (s *site) keep(ctx context.Context) error {
 	if !images.IsName(s.image) {
 		return nil
 	}
-	layout, err := buildImage(ctx, s.image)
+	s.data, err = kept(ctx, s.image)
+	return err
+}
+
+// kept is the directory of what is made of a test image, by its content.
+func kept(ctx context.Context, image string) (dir string, err error) {
+	cache, err := images.Cache()
 	if err != nil {
-		return err
+		return "", err
+	}
+	layout, err := buildImage(ctx, image)
+	if err != nil {
+		return "", err
 	}
 	index, err := os.ReadFile(filepath.Join(layout, ocispec.ImageIndexFile))
 	if err != nil {
-		return err
+		return "", err
 	}
 	const enough = 8
 	sum := sha256.Sum256(index)
-	s.data = filepath.Join(cache, "compare", s.image+"-"+hex.EncodeToString(sum[:enough]))
-	return nil
+	return filepath.Join(cache, "compare", image+"-"+hex.EncodeToString(sum[:enough])), nil
 }
 
 // fillFor makes the programs of the systems, and in the registry r their forms
@@ -73,25 +81,13 @@ func (s *site) fillFor(ctx context.Context, host *lab.Host, r *lab.Registry, src
 	if len(missing) == 0 {
 		return nil
 	}
-	hosts, err := r.HostsDir()
+	w, err := s.workshop(ctx, host, r, src)
 	if err != nil {
 		return err
 	}
-	const patience = 10 * time.Second
-	c, err := host.Containerd(ctx, lab.Current, hosts, nil)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, c.Stop(patience)) }()
-	// Containers that a conversion runs are in the cgroup of the namespace's
-	// name: the lab's, with which they end.
-	namespace := filepath.Base(s.Dir())
-	c = c.Namespace(namespace)
-	if err := c.Pull(ctx, "overlayfs", src); err != nil {
-		return err
-	}
+	defer func() { err = errors.Join(err, w.close()) }()
 	for _, system := range missing {
-		job := rivals.Conversion{Host: host, Containerd: c, Namespace: namespace, Programs: s.programs, Source: src, Target: r.Addr + "/" + repository + ":" + system.Tag, Log: s.progress}
+		job := rivals.Conversion{Host: host, Containerd: w.Containerd, Namespace: w.namespace, Programs: s.programs, Source: src, Target: r.Addr + "/" + repository + ":" + system.Tag, Log: s.progress}
 		if err := system.Convert(ctx, job); err != nil {
 			return fmt.Errorf("%s: %w", system.Name, err)
 		}

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/faasnet/faasnet/cmd/faasnet-bench/internal/results"
+	"github.com/faasnet/faasnet/cmd/faasnet-bench/internal/rivals"
 )
 
 // pool has the bursts of several files.
@@ -51,7 +54,9 @@ func (p *pool) groups() (all []results.Bursts, err error) {
 			rows = append(rows, r.burstRow)
 		}
 		sums := sumComparisons(rows)
-		slices.SortStableFunc(sums, func(a, b compareSummary) int { return a.VMs - b.VMs })
+		slices.SortStableFunc(sums, func(a, b compareSummary) int {
+			return cmp.Or(a.VMs-b.VMs, place(a.System)-place(b.System), strings.Compare(a.called(), b.called()))
+		})
 		for _, s := range sums {
 			r, err := results.RowOf(s)
 			if err != nil {
@@ -62,4 +67,9 @@ func (p *pool) groups() (all []results.Bursts, err error) {
 		all = append(all, b)
 	}
 	return all, nil
+}
+
+// place is where a system comes in tables.
+func place(system string) int {
+	return slices.IndexFunc(rivals.All(), func(s rivals.System) bool { return s.Name == system })
 }

@@ -55,7 +55,7 @@ func calibrate(c *cli.Context, file string) ([]realPoint, error) {
 			return nil, err
 		}
 		for _, m := range measured.Summary {
-			if m.Full || m.Kill != (kill{}) || m.FailedVMs > 0 {
+			if m.Full || m.Recorded || m.Kill != (kill{}) || m.FailedVMs > 0 {
 				continue
 			}
 			k, err := constantsOf(c, m.Image)

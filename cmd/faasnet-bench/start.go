@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/faasnet/faasnet/cmd/faasnet-bench/internal/rivals"
 	"github.com/faasnet/faasnet/script/images"
 	"github.com/faasnet/faasnet/script/lab"
 )
@@ -18,6 +19,7 @@ import (
 // seconds those of all processes of the VM, container included.
 type startRow struct {
 	System        string  `json:"system"`
+	Recorded      bool    `json:"recorded,omitempty"` // the image is a recorded conversion
 	Rep           int     `json:"rep"`
 	VMs           int     `json:"vms"`
 	Rate          string  `json:"rate"`
@@ -48,18 +50,18 @@ func startCommand() *cli.Command {
 		Description: `Registry and VM are network namespaces whose links carry --rate both ways. A repetition has
 a new VM with empty stores, its daemons are up and caches are dropped before the pull begins.
 The configuration of each system is printed once.`,
-		Flags: []cli.Flag{
+		Flags: append(variantFlags(),
 			&cli.StringFlag{Name: "image", Value: "b", Usage: "test `IMAGE`, or a reference"},
 			&cli.StringFlag{Name: "rate", Value: "200mbit", Usage: "`RATE` of each link, as tc says it"},
 			&cli.StringSliceFlag{Name: "systems", Value: cli.NewStringSlice("overlayfs", "faasnet"), Usage: "`SYSTEMS` to compare"},
 			&cli.IntFlag{Name: "reps", Value: 5, Usage: "`NUMBER` of repetitions"},
 			&cli.BoolFlag{Name: "background", Value: true, Usage: "let our daemon fetch what nobody reads, too, when it has nothing else to do"},
 			&cli.StringFlag{Name: "json", Usage: "write results to `FILE`, after each start"},
-		},
+		),
 		Action: func(c *cli.Context) error {
 			s := starts{
 				site: site{image: c.String("image"), progress: os.Stderr},
-				rate: c.String("rate"), systems: c.StringSlice("systems"), background: c.Bool("background"), configs: true,
+				rate: c.String("rate"), systems: c.StringSlice("systems"), background: c.Bool("background"), configs: true, variants: variantsOf(c),
 			}
 			if err := checkImage(s.image); err != nil {
 				return err
@@ -78,15 +80,18 @@ type starts struct {
 	site
 	rate       string
 	systems    []string
+	variants   variants
 	background bool // our daemon fetches what is not read, too
 	configs    bool // print configurations
 }
 
 func (s *starts) measure(ctx context.Context, reps int, file string) (sums []startSummary, err error) {
 	for _, name := range s.systems {
-		if _, ok := starters[name]; !ok {
+		how, ok := starters[name]
+		if !ok {
 			return nil, usagef("no system %q", name)
 		}
+		s.recorded = s.recorded || how.daemon && s.variants.recorded
 	}
 	out, err := newReport[startRow, startSummary](file)
 	if err != nil {
@@ -101,14 +106,16 @@ func (s *starts) measure(ctx context.Context, reps int, file string) (sums []sta
 	}
 	for rep := range reps {
 		for _, name := range s.systems {
-			row, err := s.once(ctx, name, rep)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", name, err)
-			}
-			fmt.Fprintf(s.progress, "%-9s  run %d: pulled after %6.2f s, READY after %6.2f s, %6.1f MB fetched, %5.2f CPU s\n",
-				name, rep+1, row.Pull, row.Ready, float64(row.RegistryBytes)/1e6, row.CPU)
-			if err := out.add(row, sumStarts); err != nil {
-				return nil, err
+			for _, recorded := range s.variants.of(rivals.System{Ours: starters[name].daemon}) {
+				row, err := s.once(ctx, name, recorded, rep)
+				if err != nil {
+					return nil, fmt.Errorf("%s: %w", called(name, recorded), err)
+				}
+				fmt.Fprintf(s.progress, "%-17s  run %d: pulled after %6.2f s, READY after %6.2f s, %6.1f MB fetched, %5.2f CPU s\n",
+					called(name, recorded), rep+1, row.Pull, row.Ready, float64(row.RegistryBytes)/1e6, row.CPU)
+				if err := out.add(row, sumStarts); err != nil {
+					return nil, err
+				}
 			}
 		}
 	}
@@ -116,14 +123,19 @@ func (s *starts) measure(ctx context.Context, reps int, file string) (sums []sta
 }
 
 // once starts the function on a new VM.
-func (s *starts) once(ctx context.Context, system string, rep int) (row startRow, err error) {
+func (s *starts) once(ctx context.Context, system string, recorded bool, rep int) (row startRow, err error) {
 	how := starters[system]
-	row = startRow{System: system, Rep: rep, VMs: 1, Rate: s.rate, Image: s.image}
+	name := fmt.Sprintf("vm%d-%s", rep, system)
+	if recorded {
+		how.tag += rivals.Recorded
+		name += "-r"
+	}
+	row = startRow{System: system, Recorded: recorded, Rep: rep, VMs: 1, Rate: s.rate, Image: s.image}
 	link, err := s.hub.Link(s.rate)
 	if err != nil {
 		return row, err
 	}
-	vm, err := s.Host(fmt.Sprintf("vm%d-%s", rep, system), link)
+	vm, err := s.Host(name, link)
 	if err != nil {
 		return row, err
 	}
@@ -138,7 +150,7 @@ func (s *starts) once(ctx context.Context, system string, rep int) (row startRow
 	if err != nil {
 		return row, err
 	}
-	if rep == 0 && s.configs {
+	if rep == 0 && s.configs && !recorded {
 		config, err := vm.Configuration()
 		if err != nil {
 			return row, err

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/faasnet/faasnet/script/images"
 )
 
@@ -222,5 +224,22 @@ func TestSweepRemovesLabsOfDeadProcesses(t *testing.T) {
 	<-p.done
 	if _, err := os.Stat(l.Dir()); !os.IsNotExist(err) {
 		t.Error("the dead lab is still there")
+	}
+}
+
+func TestMountsOfAType(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	}()
+	for fsType, want := range map[string]int{"tmpfs": 1, "tmp": 1, "fuse": 0} {
+		if points, err := MountsOf(dir, fsType); err != nil || len(points) != want {
+			t.Errorf("%s: %v, %v", fsType, points, err)
+		}
 	}
 }

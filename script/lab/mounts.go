@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"strings"
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
@@ -14,6 +15,20 @@ import (
 // they were mounted.
 func Mounts(dir string) ([]string, error) {
 	infos, err := mountinfo.GetMounts(mountinfo.PrefixFilter(dir))
+	var points []string
+	for _, i := range infos {
+		points = append(points, i.Mountpoint)
+	}
+	return points, err
+}
+
+// MountsOf are those of Mounts whose type of file system begins so: "fuse" is
+// that of fuse.anything, too.
+func MountsOf(dir, fsType string) ([]string, error) {
+	infos, err := mountinfo.GetMounts(func(i *mountinfo.Info) (skip, stop bool) {
+		skip, stop = mountinfo.PrefixFilter(dir)(i)
+		return skip || !strings.HasPrefix(i.FSType, fsType), stop
+	})
 	var points []string
 	for _, i := range infos {
 		points = append(points, i.Mountpoint)

@@ -65,10 +65,13 @@ var others = []style{
 	{color: black, marker: circle, hollow: true, width: thin},
 }
 
+// variants are the dashes of further series of one system.
+var variants = [][]vg.Length{{5, 3}, {8, 2, 2, 2}}
+
 // styles gives each series its style.
 func styles(series []Series) []style {
 	all := make([]style, len(series))
-	taken := map[color.NRGBA]bool{}
+	taken := map[color.NRGBA]int{}
 	var unknown []int
 	for i, s := range series {
 		st, ok := styleOf(s.Name)
@@ -76,16 +79,16 @@ func styles(series []Series) []style {
 			unknown = append(unknown, i)
 			continue
 		}
-		if taken[st.color] && len(st.dash) == 0 { // a variant of the same system
-			st.dash = []vg.Length{5, 3}
+		if n := taken[st.color]; n > 0 && len(st.dash) == 0 { // a variant of the same system
+			st.dash = variants[(n-1)%len(variants)]
 		}
-		taken[st.color] = true
+		taken[st.color]++
 		all[i] = st
 	}
 	next := 0
 	for _, i := range unknown {
 		for k := range others { // one whose colour no system has, if any is left
-			if at := (next + k) % len(others); !taken[others[at].color] {
+			if at := (next + k) % len(others); taken[others[at].color] == 0 {
 				next = at
 				break
 			}
@@ -99,6 +102,7 @@ func styles(series []Series) []style {
 func styleOf(name string) (style, bool) {
 	lower := strings.ToLower(name)
 	first, rest, _ := strings.Cut(lower, ":")
+	first, _, _ = strings.Cut(first, ",") // "faasnet, recorded"
 	if first == "paper" {
 		st := style{color: faint}
 		if like, ok := paperOf[strings.TrimSpace(rest)]; ok {

@@ -94,17 +94,19 @@ func short(revision string) string {
 	return revision[:min(len(revision), enough)]
 }
 
+func system() column { return column{"system", Row.name} }
+
 // burstColumns are those of bursts and comparisons.
 func burstColumns() []column {
 	return []column{
-		text("system", "system"), {"trees", func(r Row) string {
+		system(), {"trees", func(r Row) string {
 			if r.Int("stripes") == 0 {
 				return ""
 			}
 			return fmt.Sprintf("%d, %s", r.Int("stripes"), r.Str("form"))
 		}},
 		text("VMs", "vms"), text("reps", "reps"), num("READY s", "ready_median_s", 2, 1), num("p95", "ready_p95_s", 2, 1), num("max", "ready_max_s", 2, 1),
-		times("of ours", "ready_over_faasnet"), times("of 1 VM", "ready_over_one_vm"), num("registry MB", "registry_bytes", 1, mega), times("of 1 VM", "registry_bytes_over_one_vm"),
+		times("of ours", "ready_over_faasnet"), times("of ours, recorded", "ready_over_recorded"), times("of 1 VM", "ready_over_one_vm"), num("registry MB", "registry_bytes", 1, mega), times("of 1 VM", "registry_bytes_over_one_vm"),
 		num("MB a VM", "received_bytes", 1, mega), num("CPU s", "cpu_s", 1, 1), times("of ours", "cpu_over_faasnet"),
 		num("peak memory MB", "peak_memory_bytes", 0, mega), num("disk MB", "disk_bytes", 0, mega), text("failed VMs", "failed_vms"),
 	}
@@ -113,7 +115,7 @@ func burstColumns() []column {
 // faultColumns are those of bursts in which a VM is struck.
 func faultColumns() []column {
 	return []column{
-		text("system", "system"), text("form", "form"), {"fault", func(r Row) string {
+		system(), text("form", "form"), {"fault", func(r Row) string {
 			if s := r.Str("kill"); s != "" {
 				return s
 			}
@@ -133,7 +135,7 @@ func faultColumns() []column {
 // fullColumns are those of whole images.
 func fullColumns() []column {
 	return []column{
-		text("system", "system"), text("form", "form"), text("VMs", "vms"), text("reps", "reps"), num("complete s", "ready_median_s", 2, 1), num("last s", "ready_max_s", 2, 1),
+		system(), text("form", "form"), text("VMs", "vms"), text("reps", "reps"), num("complete s", "ready_median_s", 2, 1), num("last s", "ready_max_s", 2, 1),
 		times("of the link's bound", "over_bound"), num("registry MB", "registry_bytes", 1, mega), num("between VMs MB", "peer_bytes", 1, mega), num("CPU s", "cpu_s", 1, 1),
 	}
 }
@@ -151,16 +153,27 @@ func (d *document) bursts() {
 				first = false
 			}
 			d.print("\n### Image %s, links of %s%s\n\n%s", b.Image, rate(b.Rate), registry(b), table(columns, b.Rows))
+			d.print("%s", b.fallbacks())
 			for _, p := range b.plots() {
 				d.print("\n![%s](%s/%s.svg)\n", p.Figure.Title, d.dir, p.Name)
 			}
 		}
 	}
-	kind("Many VMs at once", "All VMs pull and start a function at the same moment; READY counts from then. Figures are medians over repetitions, times over the VMs of all of them; \"of ours\" is how often\nour figure goes into the system's, within repetitions. Bytes, CPU seconds are of all VMs together, memory and disk of one.\n",
+	kind("Many VMs at once", "All VMs pull and start a function at the same moment; READY counts from then. Figures are medians over repetitions, times over the VMs of all of them; \"of ours\" is how often\nour figure goes into the system's, within repetitions. Bytes, CPU seconds are of all VMs together, memory and disk of one.\n"+d.in.aboutRecorded(),
 		burstColumns(), func(b Bursts) bool { return !b.Full && !b.Faults })
 	kind("Whole images", "Every file of the image is read on each VM. The bound is how long one link takes for the image's layers.\n", fullColumns(), func(b Bursts) bool { return b.Full && !b.Faults })
 	kind("Faults", "A VM is struck in the middle of the burst; figures are those of the others, and added is by how much the last of them is later than in the same burst without a fault.\n",
 		faultColumns(), func(b Bursts) bool { return b.Faults })
+}
+
+// aboutRecorded says what recorded rows are compared with, where there are any.
+func (in Input) aboutRecorded() string {
+	if !slices.ContainsFunc(in.plain(), func(b Bursts) bool {
+		return slices.ContainsFunc(b.Rows, func(r Row) bool { return r.Str("recorded") == "true" })
+	}) {
+		return ""
+	}
+	return "\nImages of stargz are optimized by a recorded run of the function; `faasnet, recorded` is the row that is like them, whose image has a start layer made from one run. `faasnet` is a\nconversion that knows nothing of the function.\n"
 }
 
 func registry(b Bursts) string {
@@ -225,17 +238,17 @@ func (d *document) tables() {
 		num("serving stored blocks, CPU s a GiB", "stored_cpu_s_per_gib", 2, 1),
 	})
 	d.rows("micro", "Parts", "States are explained by `faasnet-bench micro --help`.\n", []column{
-		text("part", "name"), text("system", "system"), text("state", "state"), text("size", "size"), text("reps", "reps"),
+		text("part", "name"), system(), text("state", "state"), text("size", "size"), text("reps", "reps"),
 		{"median", func(r Row) string { return fmt.Sprintf("%.4g", r.Num("median")) }}, {"min", func(r Row) string { return fmt.Sprintf("%.4g", r.Num("min")) }},
 		{"max", func(r Row) string { return fmt.Sprintf("%.4g", r.Num("max")) }}, text("unit", "unit"),
 		times("of overlayfs", "over_native"), times("CPU of overlayfs", "cpu_over_native"), times("stargz of it", "stargz_over"),
 	})
 	d.rows("convert", "Conversion", "The same gzip layers, converted from and to one containerd.\n", []column{
-		text("system", "system"), text("image", "image"), num("seconds", "seconds", 1, 1), num("CPU s", "cpu_s", 1, 1), num("MB in", "bytes_in", 1, mega), num("MB out", "bytes_out", 1, mega),
+		system(), text("image", "image"), num("seconds", "seconds", 1, 1), num("CPU s", "cpu_s", 1, 1), num("MB in", "bytes_in", 1, mega), num("MB out", "bytes_out", 1, mega),
 		num("size", "size_ratio", 3, 1), times("speed", "speedup_over_stargz"),
 	})
 	d.rows("start", "One start", "From the pull until READY, on an empty VM.\n", []column{
-		text("system", "system"), text("image", "image"), text("link", "rate"), num("READY s", "ready_median_s", 2, 1), num("p95", "ready_p95_s", 2, 1), num("MB fetched", "registry_bytes", 1, mega),
+		system(), text("image", "image"), text("link", "rate"), num("READY s", "ready_median_s", 2, 1), num("p95", "ready_p95_s", 2, 1), num("MB fetched", "registry_bytes", 1, mega),
 		num("CPU s", "cpu_s", 2, 1), times("faster than a full pull", "speedup_over_overlayfs"),
 	})
 }

@@ -1,6 +1,11 @@
 package results
 
-import "github.com/faasnet/faasnet/cmd/faasnet-bench/internal/plot"
+import (
+	"fmt"
+	"strings"
+
+	"github.com/faasnet/faasnet/cmd/faasnet-bench/internal/plot"
+)
 
 // Input is all that was measured.
 type Input struct {
@@ -26,11 +31,11 @@ type Plot struct {
 	SVG     []byte // instead of Figure, where it was drawn before
 }
 
-// find is the summary of a system with so many VMs; of ours the one with two
-// stripes, where there are more.
+// find is the summary of a system, by its name in tables, with so many VMs; of
+// ours the one with two stripes, where there are more.
 func (b Bursts) find(system string, vms int) (r Row, ok bool) {
 	for _, r := range b.Rows {
-		if r.Str("system") == system && r.Int("vms") == vms && r.Int("stripes") != 1 {
+		if r.name() == system && r.Int("vms") == vms && r.Int("stripes") != 1 {
 			return r, true
 		}
 	}
@@ -65,4 +70,15 @@ func (in Input) summary(command string) (rows []Row) {
 		rows = append(rows, f.Summary...)
 	}
 	return rows
+}
+
+// fallbacks says which lazy systems have pulled whole images in truth.
+func (b Bursts) fallbacks() string {
+	var text strings.Builder
+	for _, r := range b.Rows {
+		if why := r.Str("fallback"); why != "" {
+			fmt.Fprintf(&text, "\n%s, %s: in truth a full pull, since %s.\n", r.name(), vms(r.Int("vms")), why)
+		}
+	}
+	return text.String()
 }

@@ -58,13 +58,15 @@ func reason(key string) (text string, ok bool) {
 func (in Input) losses() (all []loss) {
 	for _, b := range in.plain() {
 		for _, n := range b.sizes() {
-			mine, ok := b.find(ours, n)
-			if !ok {
-				continue
-			}
-			for _, r := range b.Rows {
-				if s := r.Str("system"); r.Int("vms") == n && s != ours && s != floor && s != "faasnet-notree" && r.Int("failed_vms") == 0 {
-					all = append(all, b.compare(mine, r)...)
+			for _, f := range forms() {
+				mine, ok := b.find(f.name, n)
+				if !ok {
+					continue
+				}
+				for _, r := range b.Rows {
+					if s := r.Str("system"); r.Int("vms") == n && s != ours && s != floor && s != "faasnet-notree" && r.Int("failed_vms") == 0 {
+						all = append(all, b.compare(mine, r, f.note)...)
+					}
 				}
 			}
 		}
@@ -120,8 +122,9 @@ func over(v, ratio float64) float64 {
 	return v / ratio
 }
 
-// compare finds what the rival's row has better than ours.
-func (b Bursts) compare(mine, rival Row) (all []loss) {
+// compare finds what the rival's row has better than ours; note is added to
+// where that is.
+func (b Bursts) compare(mine, rival Row, note string) (all []loss) {
 	for _, m := range []struct {
 		key, what, column, format string
 		unit                      float64
@@ -138,7 +141,7 @@ func (b Bursts) compare(mine, rival Row) (all []loss) {
 			continue
 		}
 		all = append(all, loss{
-			key: m.key + "/" + rival.Str("system"), where: fmt.Sprintf("image %s, %s, %s", b.Image, rate(b.Rate), vms(rival.Int("vms"))), what: m.what + ", " + rival.Str("system"),
+			key: m.key + "/" + rival.Str("system"), where: fmt.Sprintf("image %s, %s, %s%s", b.Image, rate(b.Rate), vms(rival.Int("vms")), note), what: m.what + ", " + rival.Str("system"),
 			ours: fmt.Sprintf(m.format, x/m.unit), other: fmt.Sprintf(m.format, y/m.unit), ratio: x / y,
 		})
 	}

@@ -27,7 +27,7 @@ func (b Bursts) plots() (all []Plot) {
 		f := plot.Figure{Title: d.title, Note: note, X: plot.Axis{Label: "VMs", Log: true}, Y: plot.Axis{Label: d.unit, Log: d.log}}
 		index := map[string]int{}
 		for _, r := range b.Rows {
-			system := r.Str("system")
+			system := r.name()
 			if r.Int("stripes") == 1 {
 				system += ": one tree"
 			}

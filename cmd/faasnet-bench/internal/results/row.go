@@ -73,5 +73,13 @@ func (r Row) Str(key string) string {
 	return ""
 }
 
+// name is how tables name the row's system.
+func (r Row) name() string {
+	if r.Str("recorded") == "true" {
+		return r.Str("system") + recorded
+	}
+	return r.Str("system")
+}
+
 // Has tells whether the row has a value for the key.
 func (r Row) Has(key string) bool { _, ok := r.values[key]; return ok }

@@ -93,7 +93,7 @@ func generic(rows []Row) string {
 	seen := map[string]bool{}
 	for _, r := range rows {
 		for _, k := range r.keys {
-			if _, nested := r.values[k].(map[string]any); !seen[k] && !nested && !slices.Contains(howSimulated, k) {
+			if _, nested := r.values[k].(map[string]any); !seen[k] && !nested && k != "recorded" && !slices.Contains(howSimulated, k) {
 				seen[k] = true
 				keys = append(keys, k)
 			}
@@ -108,6 +108,9 @@ func generic(rows []Row) string {
 
 // guess tells a column's unit by the end of its key.
 func guess(key string) column {
+	if key == "system" {
+		return system()
+	}
 	head := strings.ReplaceAll(key, "_", " ")
 	switch {
 	case strings.HasSuffix(key, "_bytes_s"):

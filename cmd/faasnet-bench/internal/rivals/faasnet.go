@@ -1,9 +1,9 @@
 package rivals
 
 func faasnet() System {
-	return System{Name: "faasnet", Snapshotter: "faasnet", Tag: Converted, Ours: true, Tree: true}
+	return System{Name: "faasnet", Snapshotter: "faasnet", Tag: Converted, Lazy: true, Ours: true, Tree: true}
 }
 
 func faasnetWithoutTree() System {
-	return System{Name: "faasnet-notree", Snapshotter: "faasnet", Tag: Converted, Ours: true}
+	return System{Name: "faasnet-notree", Snapshotter: "faasnet", Tag: Converted, Lazy: true, Ours: true}
 }

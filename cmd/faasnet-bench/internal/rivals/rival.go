@@ -20,6 +20,9 @@ const (
 	Converted = "faasnet"
 )
 
+// Recorded ends the tags of conversions that carry a start layer.
+const Recorded = "-recorded"
+
 // System is a way to start functions. Its hooks may be nil: then there is
 // nothing to do.
 type System struct {
@@ -28,6 +31,7 @@ type System struct {
 	Tag         string // of the image that VMs pull
 	Ours        bool   // VMs run our daemon
 	Tree        bool   // and are in trees
+	Lazy        bool   // layers are mounted and fetched when they are read
 	Unpacked    bool   // the image is on the disk of VMs before the start
 
 	// Convert makes the image of Tag, in the registry, from the original one.

@@ -21,7 +21,7 @@ const sociVersion = "v0.16.1"
 func soci() System {
 	program := goModule{path: "github.com/awslabs/soci-snapshotter", version: sociVersion, program: "soci", main: sociMain}
 	return System{
-		Name: "soci", Snapshotter: "soci", Tag: "soci-" + sociVersion, Install: program.install,
+		Name: "soci", Snapshotter: "soci", Tag: "soci-" + sociVersion, Lazy: true, Install: program.install,
 		Convert: func(ctx context.Context, c Conversion) error {
 			fmt.Fprintln(c.Log, "making the soci index")
 			_, err := c.Host.Run(ctx, filepath.Join(c.Programs, program.file()), "-address", c.Containerd.Address(), "-namespace", c.Namespace, "-root", c.Host.Dir(), "-convert", c.Source, c.Target)

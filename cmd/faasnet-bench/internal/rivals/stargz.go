@@ -31,7 +31,7 @@ func stargzWith(name, more string) System {
 		program: "containerd-stargz-grpc", main: stargzMain, requires: []string{"github.com/pelletier/go-toml/v2@v2.4.3"},
 	}
 	return System{
-		Name: name, Snapshotter: "stargz", Tag: "estargz", Convert: optimize, Install: program.install,
+		Name: name, Snapshotter: "stargz", Tag: "estargz", Lazy: true, Convert: optimize, Install: program.install,
 		Start: func(ctx context.Context, vm *lab.Host, programs, registry string) (*lab.Plugin, error) {
 			config := fmt.Sprintf("# stargz-snapshotter %s\n%s[[resolver.host.%q.mirrors]]\nhost = %q\ninsecure = true\n", stargzVersion, more, registry, registry)
 			return daemon(ctx, vm, "stargz", filepath.Join(programs, program.file()), config)
