@@ -10,7 +10,7 @@ import (
 
 // loss is a figure in which another system is better than ours.
 type loss struct {
-	key   string // of the explanation: "ready/floor"
+	key   string // of the explanation: "ready/soci", or "ready/soci/recorded" where ours is recorded
 	where string
 	what  string
 	ours  string
@@ -122,26 +122,33 @@ func over(v, ratio float64) float64 {
 	return v / ratio
 }
 
-// compare finds what the rival's row has better than ours; note is added to
-// where that is.
-func (b Bursts) compare(mine, rival Row, note string) (all []loss) {
-	for _, m := range []struct {
-		key, what, column, format string
-		unit                      float64
-	}{
+// measure is a figure of bursts in which less is better.
+type measure struct {
+	key, what, column, format string
+	unit                      float64
+}
+
+func measures() []measure {
+	return []measure{
 		{"ready", "median time to READY", "ready_median_s", "%.2f s", 1},
 		{"p95", "95th percentile of READY", "ready_p95_s", "%.2f s", 1},
 		{"registry", "bytes from the registry", "registry_bytes", "%.1f MB", mega},
 		{"cpu", "CPU seconds", "cpu_s", "%.1f s", 1},
 		{"memory", "peak memory of daemons", "peak_memory_bytes", "%.0f MB", mega},
 		{"disk", "disk", "disk_bytes", "%.0f MB", mega},
-	} {
+	}
+}
+
+// compare finds what the rival's row has better than ours; note is added to
+// where that is.
+func (b Bursts) compare(mine, rival Row, note string) (all []loss) {
+	for _, m := range measures() {
 		x, y := mine.Num(m.column), rival.Num(m.column)
 		if y <= 0 || x/y <= better {
 			continue
 		}
 		all = append(all, loss{
-			key: m.key + "/" + rival.Str("system"), where: fmt.Sprintf("image %s, %s, %s%s", b.Image, rate(b.Rate), vms(rival.Int("vms")), note), what: m.what + ", " + rival.Str("system"),
+			key: strings.TrimSuffix(m.key+"/"+rival.Str("system")+"/"+strings.TrimPrefix(note, ", "), "/"), where: fmt.Sprintf("image %s, %s, %s%s", b.Image, rate(b.Rate), vms(rival.Int("vms")), note), what: m.what + ", " + rival.Str("system"),
 			ours: fmt.Sprintf(m.format, x/m.unit), other: fmt.Sprintf(m.format, y/m.unit), ratio: x / y,
 		})
 	}
@@ -167,19 +174,22 @@ func (in Input) explain() (text string, unexplained []string) {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %.2f |\n", l.where, l.what, l.ours, l.other, l.ratio)
 	}
 	b.WriteString("\n")
-	told := map[string]bool{}
+	var texts []string
+	of := map[string][]string{} // what each text explains
 	for _, l := range all {
 		text, ok := reason(l.key)
-		if !ok {
-			if !slices.Contains(unexplained, l.key) {
-				unexplained = append(unexplained, l.key)
-			}
-			continue
+		switch {
+		case !ok && !slices.Contains(unexplained, l.key):
+			unexplained = append(unexplained, l.key)
+		case ok && len(of[text]) == 0:
+			texts = append(texts, text)
+			fallthrough
+		case ok && !slices.Contains(of[text], l.what):
+			of[text] = append(of[text], l.what)
 		}
-		if !told[text] {
-			told[text] = true
-			fmt.Fprintf(&b, "* %s: %s\n", l.what, strings.ReplaceAll(text, "\n", "\n  "))
-		}
+	}
+	for _, text := range texts {
+		fmt.Fprintf(&b, "* %s: %s\n", strings.Join(of[text], "; "), strings.ReplaceAll(text, "\n", "\n  "))
 	}
 	for _, key := range unexplained {
 		fmt.Fprintf(&b, "* %s: not explained yet\n", key)
