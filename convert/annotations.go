@@ -32,8 +32,12 @@ func (c *Converter) options() string {
 }
 
 // annotate gives the annotations of a converted layer whose source had those
-// of from: all of from that still hold, and ours.
+// of from: all of from that still hold, and ours. A start layer that is
+// converted with other options stays one.
 func (c *Converter) annotate(from map[string]string, i layer.Info) map[string]string {
+	if old, err := layer.FromLabels(from); err == nil {
+		i.Start = i.Start || old.Start
+	}
 	out := make(map[string]string)
 	for k, v := range from {
 		if !isForeign(k) {
@@ -65,4 +69,10 @@ func (c *Converter) reusable(annotations map[string]string) (layer.Info, bool) {
 func isIndexLayer(desc ocispec.Descriptor) bool {
 	i, err := layer.FromLabels(desc.Annotations)
 	return err == nil && i.Image != nil
+}
+
+// isStartLayer says whether a descriptor is that of an image's start layer.
+func isStartLayer(desc ocispec.Descriptor) bool {
+	i, err := layer.FromLabels(desc.Annotations)
+	return err == nil && i.Start
 }

@@ -3,15 +3,21 @@ package convert
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/containerd/errdefs"
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/faasnet/faasnet/fs/layer"
 )
 
-// createdBy is what the history says of an index layer.
-const createdBy = "faasnet convert # index layer"
+// What the history says of the layers that a conversion adds.
+const (
+	createdIndex = "faasnet convert # index layer"
+	createdStart = "faasnet convert # start layer"
+)
 
 // dropIndexLayers removes the index layers that an earlier conversion added,
 // wherever they are now: another image may have been built on a converted one.
@@ -19,19 +25,37 @@ func (m *image) dropIndexLayers() error {
 	if err := m.check(); err != nil {
 		return err
 	}
-	for i := len(m.manifest.Layers) - 1; i >= 0; i-- {
-		if !isIndexLayer(m.manifest.Layers[i]) {
-			continue
-		}
-		m.dropHistory(i)
-		m.manifest.Layers = slices.Delete(m.manifest.Layers, i, i+1)
-		m.config.RootFS.DiffIDs = slices.Delete(m.config.RootFS.DiffIDs, i, i+1)
-	}
+	m.drop(isIndexLayer, createdIndex)
 	return nil
 }
 
+// drop removes the layers that is accepts, with their entries in the history if
+// those say createdBy.
+func (m *image) drop(is func(ocispec.Descriptor) bool, createdBy string) {
+	for i := len(m.manifest.Layers) - 1; i >= 0; i-- {
+		if !is(m.manifest.Layers[i]) {
+			continue
+		}
+		m.dropHistory(i, createdBy)
+		m.manifest.Layers = slices.Delete(m.manifest.Layers, i, i+1)
+		m.config.RootFS.DiffIDs = slices.Delete(m.config.RootFS.DiffIDs, i, i+1)
+	}
+}
+
+// settleStart leaves the mark of a start layer to the topmost layer, index
+// layers aside: below others, as in an image that was built on a converted one,
+// it is a layer like any other.
+func (m *image) settleStart() {
+	for i, l := range m.manifest.Layers {
+		if isStartLayer(l) && i < len(m.manifest.Layers)-1 {
+			m.manifest.Layers[i].Annotations = maps.Clone(l.Annotations)
+			delete(m.manifest.Layers[i].Annotations, layer.LabelStart)
+		}
+	}
+}
+
 // dropHistory removes the history entry of layer i, if there is one of ours.
-func (m *image) dropHistory(i int) {
+func (m *image) dropHistory(i int, createdBy string) {
 	for h, entry := range m.config.History {
 		if entry.EmptyLayer {
 			continue
@@ -46,10 +70,10 @@ func (m *image) dropHistory(i int) {
 	}
 }
 
-// addIndexLayer puts the index layer on top: one layer, one diff ID and, for an
-// image that has a history at all, one entry in it. The entry has the image's
-// date: the same input must give the same bytes.
-func (m *image) addIndexLayer(l indexLayer) {
+// add puts a layer on top: one layer, one diff ID and, for an image that has a
+// history at all, one entry in it. The entry has the image's date: the same
+// input must give the same bytes.
+func (m *image) add(l added, createdBy string) {
 	m.manifest.Layers = append(m.manifest.Layers, l.desc)
 	m.config.RootFS.DiffIDs = append(m.config.RootFS.DiffIDs, l.diffID)
 	if len(m.config.History) > 0 {
@@ -57,8 +81,8 @@ func (m *image) addIndexLayer(l indexLayer) {
 	}
 }
 
-// indexLayer is an index layer that was written.
-type indexLayer struct {
+// added is a layer that was written and that the source does not have.
+type added struct {
 	desc   ocispec.Descriptor
 	diffID digest.Digest
 }

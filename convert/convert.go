@@ -17,6 +17,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"github.com/faasnet/faasnet/convert/start"
 	"github.com/faasnet/faasnet/fs/block"
 )
 
@@ -40,6 +41,10 @@ type Options struct {
 	// its metadata section must be readable through the content store. The
 	// default finds nothing.
 	Existing func(diffID digest.Digest) (ocispec.Descriptor, bool)
+	// Record lists the files that a start of the image opens: each image gets a
+	// start layer of those that it has, in place of one that it may have. nil:
+	// images are converted as they are.
+	Record start.Record
 	// Progress hears how it goes. The default is nobody.
 	Progress Progress
 }
@@ -56,6 +61,8 @@ type Progress interface {
 	// End tells what became of a layer. There was no Begin for a layer that
 	// was reused.
 	End(LayerReport)
+	// Start tells of a start layer that was made.
+	Start(StartReport)
 	// Warn tells of something that the result lacks.
 	Warn(text string)
 }
@@ -70,6 +77,21 @@ type LayerReport struct {
 	BytesTar int64         `json:"bytes_tar"` // tar stream; 0 for a reused layer
 	Blocks   int           `json:"blocks"`    // 0 for a reused layer
 	Reused   bool          `json:"reused"`
+	Seconds  float64       `json:"seconds"`
+}
+
+// StartReport says what a start layer has.
+type StartReport struct {
+	Manifest digest.Digest `json:"manifest"` // of the source
+	Target   digest.Digest `json:"target"`
+	DiffID   digest.Digest `json:"diff_id"`
+	Files    int           `json:"files"`     // hard links of one count once
+	Unknown  int           `json:"unknown"`   // paths of the record that are no files of the image
+	Little   int           `json:"little"`    // large files left out: less than half of them is used
+	Other    int           `json:"other"`     // files left out: a copy would not be the same
+	BytesTar int64         `json:"bytes_tar"` // tar stream
+	BytesOut int64         `json:"bytes_out"` // blob
+	Blocks   int           `json:"blocks"`
 	Seconds  float64       `json:"seconds"`
 }
 
@@ -133,4 +155,5 @@ func (silent) Plan(ocispec.Descriptor)  {}
 func (silent) Begin(ocispec.Descriptor) {}
 func (silent) Read(int)                 {}
 func (silent) End(LayerReport)          {}
+func (silent) Start(StartReport)        {}
 func (silent) Warn(string)              {}

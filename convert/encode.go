@@ -21,15 +21,20 @@ type encoded struct {
 	table  *block.Table
 }
 
-// encode reads the blob of a layer once and writes the layer file to w. On the
-// way each block of the tar stream goes to three places: the digest, the index
-// and the compressor.
+// encode reads the blob of a layer once and writes the layer file to w.
 func (c *Converter) encode(ctx context.Context, blob *blobReader, w io.Writer) (encoded, error) {
 	tar, err := decompress(blob)
 	if err != nil {
 		return encoded{}, blob.fail(err)
 	}
 	defer tar.Close()
+	return c.encodeTar(ctx, "layer "+blob.desc.Digest.String(), &tarReader{tar, blob}, blob.drain, w)
+}
+
+// encodeTar reads a tar stream once and writes the layer file of it to w. On the
+// way each block of the stream goes to three places: the digest, the index and
+// the compressor. end is called when the stream is at its end.
+func (c *Converter) encodeTar(ctx context.Context, what string, tar io.Reader, end func() error, w io.Writer) (encoded, error) {
 	var (
 		sum    = sha256.New()
 		size   int64
@@ -38,7 +43,7 @@ func (c *Converter) encode(ctx context.Context, blob *blobReader, w io.Writer) (
 		trees  = make(chan indexed, 1)
 	)
 	go func() { trees <- readIndex(pr) }()
-	err = c.work.run(ctx, &tarReader{tar, blob}, func(raw []byte) error {
+	err := c.work.run(ctx, tar, func(raw []byte) error {
 		sum.Write(raw)
 		size += int64(len(raw))
 		if _, err := pw.Write(raw); err != nil {
@@ -52,18 +57,18 @@ func (c *Converter) encode(ctx context.Context, blob *blobReader, w io.Writer) (
 		return encoded{}, err
 	}
 	if tree.err != nil {
-		return encoded{}, fmt.Errorf("layer %s: index: %w", blob.desc.Digest, tree.err)
+		return encoded{}, fmt.Errorf("%s: index: %w", what, tree.err)
 	}
-	if err := blob.drain(); err != nil {
+	if err := end(); err != nil {
 		return encoded{}, err
 	}
 	img, err := tree.Encode([]int64{size})
 	if err != nil {
-		return encoded{}, fmt.Errorf("layer %s: index: %w", blob.desc.Digest, err)
+		return encoded{}, fmt.Errorf("%s: index: %w", what, err)
 	}
 	info, err := out.Close(layer.Sections{Index: img})
 	if err != nil {
-		return encoded{}, fmt.Errorf("layer %s: new blob: %w", blob.desc.Digest, err)
+		return encoded{}, fmt.Errorf("%s: new blob: %w", what, err)
 	}
 	return encoded{info: info, diffID: digest.NewDigest(digest.SHA256, sum), table: out.Table()}, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/pkg/labels"
@@ -62,14 +63,23 @@ func (c *Converter) find(ctx context.Context, cs content.Store, diffID digest.Di
 // readSection reads a section of a converted layer by its range and verifies
 // it.
 func readSection(ctx context.Context, p content.Provider, desc ocispec.Descriptor, ref block.Ref) ([]byte, error) {
+	b, err := readRange(ctx, p, desc, ref, nil)
+	if err != nil {
+		return nil, err
+	}
+	return b, ref.Verify(b)
+}
+
+// readRange appends the bytes of ref, which are in the blob of desc, to dst.
+func readRange(ctx context.Context, p content.Provider, desc ocispec.Descriptor, ref block.Ref, dst []byte) ([]byte, error) {
 	ra, err := p.ReaderAt(ctx, desc)
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", ref, err)
 	}
 	defer ra.Close()
-	b := make([]byte, ref.Size)
-	if n, err := ra.ReadAt(b, ref.Offset); n != len(b) {
+	b := slices.Grow(dst, ref.Size)[:len(dst)+ref.Size]
+	if n, err := ra.ReadAt(b[len(dst):], ref.Offset); n != ref.Size {
 		return nil, fmt.Errorf("%v: %w", ref, err)
 	}
-	return b, ref.Verify(b)
+	return b, nil
 }

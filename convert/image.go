@@ -75,7 +75,7 @@ func (c *Converter) plan(ctx context.Context, layers []ocispec.Descriptor) {
 }
 
 // finish is a converter.ConvertHookFunc: when a manifest's layers are
-// converted it adds the index layer.
+// converted it adds the start layer, if there is to be one, and the index layer.
 func (c *Converter) finish(ctx context.Context, cs content.Store, old ocispec.Descriptor, converted *ocispec.Descriptor) (*ocispec.Descriptor, error) {
 	if !images.IsManifestType(old.MediaType) {
 		return nil, nil
@@ -91,19 +91,36 @@ func (c *Converter) finish(ctx context.Context, cs content.Store, old ocispec.De
 	if err := img.dropIndexLayers(); err != nil {
 		return nil, err
 	}
+	if c.o.Record != nil {
+		img.drop(isStartLayer, createdStart)
+	}
+	img.settleStart()
 	for _, l := range img.manifest.Layers {
 		if _, ok := c.reusable(l.Annotations); !ok {
-			c.o.Progress.Warn(fmt.Sprintf("manifest %s: layer %s of type %s cannot be converted: the image gets no index layer", old.Digest, l.Digest, l.MediaType))
+			none := "no index layer"
+			if c.o.Record != nil {
+				none = "neither a start layer nor an index layer"
+			}
+			c.o.Progress.Warn(fmt.Sprintf("manifest %s: layer %s of type %s cannot be converted: the image gets %s", old.Digest, l.Digest, l.MediaType, none))
 			return c.store(ctx, cs, desc, img)
 		}
 	}
 	if len(img.manifest.Layers) == 0 {
 		return c.store(ctx, cs, desc, img)
 	}
+	if c.o.Record != nil {
+		l, err := c.startLayer(ctx, cs, img, old)
+		if err != nil {
+			return nil, fmt.Errorf("manifest %s: %w", old.Digest, err)
+		}
+		if l != nil {
+			img.add(*l, createdStart)
+		}
+	}
 	l, err := c.indexLayer(ctx, cs, img)
 	if err != nil {
 		return nil, fmt.Errorf("manifest %s: %w", old.Digest, err)
 	}
-	img.addIndexLayer(*l)
+	img.add(*l, createdIndex)
 	return c.store(ctx, cs, desc, img)
 }

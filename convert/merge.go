@@ -19,14 +19,14 @@ import (
 var emptyTar [1024]byte
 
 // indexLayer writes the index layer of an image whose layers are all converted.
-func (c *Converter) indexLayer(ctx context.Context, cs content.Store, m *image) (*indexLayer, error) {
+func (c *Converter) indexLayer(ctx context.Context, cs content.Store, m *image) (*added, error) {
 	section, err := c.merge(ctx, cs, m)
 	if err != nil {
 		return nil, err
 	}
 	// Named by the chain and not by the manifest: two platforms never share one.
 	ref := "faasnet-index-" + digest.FromString(fmt.Sprint(section.DiffIDs(), c.options())).Encoded()
-	out := indexLayer{diffID: digest.FromBytes(emptyTar[:])}
+	out := added{diffID: digest.FromBytes(emptyTar[:])}
 	info, err := c.blob(ctx, cs, ref, func(w io.Writer) (layer.Info, digest.Digest, error) {
 		info, err := c.encodeIndexLayer(w, section)
 		return info, out.diffID, err
@@ -43,23 +43,14 @@ func (c *Converter) indexLayer(ctx context.Context, cs content.Store, m *image) 
 func (c *Converter) merge(ctx context.Context, cs content.Store, m *image) (*layer.Image, error) {
 	c.merging.Lock()
 	defer c.merging.Unlock()
-	section := &layer.Image{}
-	var trees []*index.Tree
-	var devices []int64
-	for i, l := range m.manifest.Layers {
-		meta, err := readMeta(ctx, cs, l)
-		if err != nil {
-			return nil, fmt.Errorf("layer %s: %w", l.Digest, err)
-		}
-		length := meta.Table.Length()
-		tree, err := index.Decode(meta.Index, []int64{length})
-		if err != nil {
-			return nil, fmt.Errorf("layer %s: index: %w", l.Digest, err)
-		}
-		trees, devices = append(trees, tree), append(devices, length)
-		section.Layers = append(section.Layers, layer.ImageLayer{
-			Digest: l.Digest, Size: l.Size, DiffID: m.config.RootFS.DiffIDs[i], Table: meta.Table,
-		})
+	layers, trees, err := readTrees(ctx, cs, m)
+	if err != nil {
+		return nil, err
+	}
+	section := &layer.Image{Layers: layers}
+	devices := make([]int64, len(layers))
+	for i, l := range layers {
+		devices[i] = l.Table.Length()
 	}
 	merged, err := index.Merge(trees, nil)
 	if err != nil {
@@ -70,6 +61,23 @@ func (c *Converter) merge(ctx context.Context, cs content.Store, m *image) (*lay
 		return nil, fmt.Errorf("image index: %w", err)
 	}
 	return section, nil
+}
+
+// readTrees reads the layers of an image whose layers are all converted.
+func readTrees(ctx context.Context, cs content.Provider, m *image) (layers []layer.ImageLayer, trees []*index.Tree, err error) {
+	for i, l := range m.manifest.Layers {
+		meta, err := readMeta(ctx, cs, l)
+		if err != nil {
+			return nil, nil, fmt.Errorf("layer %s: %w", l.Digest, err)
+		}
+		tree, err := index.Decode(meta.Index, []int64{meta.Table.Length()})
+		if err != nil {
+			return nil, nil, fmt.Errorf("layer %s: index: %w", l.Digest, err)
+		}
+		trees = append(trees, tree)
+		layers = append(layers, layer.ImageLayer{Digest: l.Digest, Size: l.Size, DiffID: m.config.RootFS.DiffIDs[i], Table: meta.Table})
+	}
+	return layers, trees, nil
 }
 
 // readMeta reads the metadata section of a converted layer.

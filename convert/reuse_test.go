@@ -26,6 +26,7 @@ func (r *reports) Plan(ocispec.Descriptor)  {}
 func (r *reports) Begin(ocispec.Descriptor) {}
 func (r *reports) Read(int)                 {}
 
+func (*reports) Start(convert.StartReport) {}
 func (r *reports) Warn(text string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

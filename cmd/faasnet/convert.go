@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 
 	"github.com/faasnet/faasnet/convert"
 	"github.com/faasnet/faasnet/convert/endpoint"
+	"github.com/faasnet/faasnet/convert/start"
 	"github.com/faasnet/faasnet/fs/block"
 )
 
@@ -40,6 +42,11 @@ machine's platform is converted and the others are dropped, unless --platform or
 The same input and options always give the same bytes. If the command fails or is
 interrupted DST is not changed, and no temporary file is left.
 
+With --record-in the image gets a start layer: copies of the files that a container opens when
+it starts, as faasnet record (or ctr-remote and nerdctl for eStargz) has written them down.
+VMs fetch it at once and in order; what it costs is its size in the registry. Without the
+option a start layer stays as it is.
+
 An archive as DST is an OCI archive that docker load (23.0 and later) takes too.`,
 		Flags: append(append([]cli.Flag{
 			&cli.StringSliceFlag{Name: "platform", Usage: "convert the manifest for `PLATFORM` (os/arch[/variant]); may be repeated"},
@@ -48,6 +55,7 @@ An archive as DST is an OCI archive that docker load (23.0 and later) takes too.
 			&cli.StringFlag{Name: "level", Usage: "compression `LEVEL`: fastest, default, better or best", Value: block.LevelDefault.String()},
 			&cli.StringSliceFlag{Name: "reuse", Usage: "use the layers of the converted image `IMAGE` again; may be repeated"},
 			&cli.BoolFlag{Name: "no-reuse", Usage: "convert every layer, even if DST has it"},
+			&cli.StringFlag{Name: "record-in", Usage: "add a start layer of the files that the record `FILE` names, in place of an older one"},
 			&cli.BoolFlag{Name: "json", Usage: "write a summary as JSON to standard output"},
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "show no progress"},
 			workFlag(),
@@ -80,12 +88,15 @@ func runConvert(c *cli.Context) error {
 	if o.Platform, err = platform(c); err != nil {
 		return err
 	}
+	if o.Record, err = readRecord(c.String("record-in")); err != nil {
+		return err
+	}
 	s, err := open(c, ns...)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	start := time.Now()
+	began := time.Now()
 	ui := newProgress(c)
 	o.Progress = ui
 	if !c.Bool("no-reuse") {
@@ -96,7 +107,24 @@ func runConvert(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	return ui.summary(c, src, dst, *target, time.Since(start))
+	return ui.summary(c, src, dst, *target, time.Since(began))
+}
+
+// readRecord reads the record that --record-in names, if it does.
+func readRecord(name string) (start.Record, error) {
+	if name == "" {
+		return nil, nil
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	r, err := start.Read(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return r, nil
 }
 
 // convert converts src to dst. It calls writing when all is converted.

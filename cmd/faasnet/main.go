@@ -80,11 +80,11 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 func newApp(stdout, stderr io.Writer) *cli.App {
 	app := &cli.App{
 		Name:      "faasnet",
-		Usage:     "convert, inspect, verify and pull lazily loaded container images",
+		Usage:     "convert, inspect, verify, record and pull lazily loaded container images",
 		Version:   obs.Version(revision),
 		Writer:    stdout,
 		ErrWriter: stderr,
-		Commands:  []*cli.Command{convertCommand(), inspectCommand(), verifyCommand(), pullCommand(), versionCommand()},
+		Commands:  []*cli.Command{convertCommand(), inspectCommand(), verifyCommand(), recordCommand(), pullCommand(), versionCommand()},
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "log-level", Value: "error", Usage: "write log messages of this `LEVEL` and above to standard error: debug, info, warn or error", EnvVars: []string{"FAASNET_LOG_LEVEL"}},
 		},

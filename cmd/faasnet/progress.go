@@ -26,6 +26,7 @@ type progress struct {
 	order []digest.Digest          // of the layers, as planned
 	bytes int64                    // of the layers planned
 	done  map[digest.Digest]convert.LayerReport
+	start []convert.StartReport
 }
 
 func newProgress(c *cli.Context) *progress {
@@ -90,6 +91,14 @@ func (p *progress) End(r convert.LayerReport) {
 	default:
 		p.line("%s: %s -> %s %s in %d blocks, %.1fs", short(r.Source), size(r.BytesIn), short(r.Target), size(r.BytesOut), r.Blocks, r.Seconds)
 	}
+}
+
+// Start says what a start layer has.
+func (p *progress) Start(r convert.StartReport) {
+	p.mu.Lock()
+	p.start = append(p.start, r)
+	p.mu.Unlock()
+	p.line("start layer %s: %d files, %s in %d blocks, %.1fs", short(r.Target), r.Files, size(r.BytesOut), r.Blocks, r.Seconds)
 }
 
 // Warn writes a warning, even above a bar.

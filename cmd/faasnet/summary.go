@@ -21,6 +21,7 @@ type summary struct {
 	Digest    digest.Digest         `json:"digest"`
 	MediaType string                `json:"media_type"`
 	Layers    []convert.LayerReport `json:"layers"`
+	Start     []convert.StartReport `json:"start,omitempty"` // one for each manifest that got a start layer
 	Reused    int                   `json:"reused"`
 	BytesIn   int64                 `json:"bytes_in"`
 	BytesOut  int64                 `json:"bytes_out"`
@@ -30,7 +31,7 @@ type summary struct {
 func (p *progress) summary(c *cli.Context, src, dst endpoint.Name, target ocispec.Descriptor, took time.Duration) error {
 	s := summary{
 		Source: src.String(), Target: dst.String(), Digest: target.Digest, MediaType: target.MediaType,
-		Layers: []convert.LayerReport{}, Seconds: took.Seconds(),
+		Layers: []convert.LayerReport{}, Start: p.start, Seconds: took.Seconds(),
 	}
 	for _, d := range p.order {
 		r, ok := p.done[d]
@@ -49,9 +50,13 @@ func (p *progress) summary(c *cli.Context, src, dst endpoint.Name, target ocispe
 		e.SetIndent("", "  ")
 		return e.Encode(s)
 	}
-	_, err := fmt.Fprintf(c.App.Writer, "%s@%s\n%d layers (%d reused), %s -> %s (%+.1f %%), %.1f s\n",
+	fmt.Fprintf(c.App.Writer, "%s@%s\n%d layers (%d reused), %s -> %s (%+.1f %%), %.1f s\n",
 		s.Target, s.Digest, len(s.Layers), s.Reused, size(s.BytesIn), size(s.BytesOut), change(s.BytesIn, s.BytesOut), s.Seconds)
-	return err
+	for _, r := range s.Start {
+		fmt.Fprintf(c.App.Writer, "start layer: %d files, %s; left out: %d not in the image, %d little used, %d other\n",
+			r.Files, size(r.BytesOut), r.Unknown, r.Little, r.Other)
+	}
+	return nil
 }
 
 // change is by how many per cent b is more than a.

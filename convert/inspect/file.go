@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/containerd/errdefs"
 
@@ -12,21 +13,32 @@ import (
 	"github.com/faasnet/faasnet/fs/layer"
 )
 
-// Reader reads files of an image block by block. It keeps the last block: files
+// Bounds of what a Reader keeps, blocks and their bytes.
+const (
+	keptBlocks = 64
+	keptBytes  = 32 << 20
+)
+
+// Reader reads files of an image block by block. It keeps the last blocks: files
 // lie in the order of the tar stream. It is not safe for concurrent use.
 type Reader struct {
 	blobs   block.Source
 	devices []layer.ImageLayer
 	decoder *block.Decoder
-	device  int // of data, -1 for none
-	number  int
 	frame   []byte
-	data    []byte
+	kept    []decoded // the last one was used last
+	bytes   int       // of kept
+}
+
+// decoded is a block of a device.
+type decoded struct {
+	device, number int
+	data           []byte
 }
 
 // NewReader reads files of trees with these devices.
 func NewReader(blobs block.Source, devices []layer.ImageLayer) *Reader {
-	return &Reader{blobs: blobs, devices: devices, decoder: block.NewDecoder(), device: -1}
+	return &Reader{blobs: blobs, devices: devices, decoder: block.NewDecoder()}
 }
 
 // Copy writes the content of a regular file to w.
@@ -75,12 +87,14 @@ func (r *Reader) copyRange(ctx context.Context, w io.Writer, run index.Range) er
 	return nil
 }
 
-// block reads, verifies and decodes one block.
+// block reads, verifies and decodes one block, unless it is kept.
 func (r *Reader) block(ctx context.Context, device, i int) ([]byte, error) {
-	if r.device == device && r.number == i {
-		return r.data, nil
+	at := slices.IndexFunc(r.kept, func(d decoded) bool { return d.device == device && d.number == i })
+	if at >= 0 {
+		d := r.kept[at]
+		r.kept = append(slices.Delete(r.kept, at, at+1), d)
+		return d.data, nil
 	}
-	r.device = -1
 	l := r.devices[device]
 	ref := l.Table.Ref(l.Digest, i)
 	frame, err := r.blobs.ReadBlock(ctx, ref, r.frame[:0])
@@ -92,12 +106,23 @@ func (r *Reader) block(ctx context.Context, device, i int) ([]byte, error) {
 		return nil, err
 	}
 	_, n := l.Table.Span(i)
-	data, err := r.decoder.Decode(r.data[:0], frame, n)
+	data, err := r.decoder.Decode(r.room(n), frame, n)
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", ref, err)
 	}
-	r.data, r.device, r.number = data, device, i
+	r.kept, r.bytes = append(r.kept, decoded{device, i, data}), r.bytes+n
 	return data, nil
+}
+
+// room makes room for a block of n bytes, and returns the memory of one that is
+// no longer kept, if there is one.
+func (r *Reader) room(n int) (free []byte) {
+	for len(r.kept) > 0 && (len(r.kept) >= keptBlocks || r.bytes+n > keptBytes) {
+		free = r.kept[0].data[:0]
+		r.bytes -= len(r.kept[0].data)
+		r.kept = slices.Delete(r.kept, 0, 1)
+	}
+	return free
 }
 
 func zeros(w io.Writer, n int64) error {

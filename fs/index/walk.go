@@ -25,6 +25,10 @@ func (f File) Ranges() []Range { return slices.Clone(f.n.data) }
 // Same says whether f and g are names of one file.
 func (f File) Same(g File) bool { return f.n == g.n }
 
+// ID is the same for all names of a file, and another one for each file of a
+// tree.
+func (f File) ID() any { return f.n }
+
 func (n *inode) file(p string) File {
 	if p == "" {
 		p = "."
