@@ -91,12 +91,14 @@ func figure14(c *cli.Context) ([]figure14Sum, error) {
 	return measure(c.Context, b, c.Int("reps"), c.String("json"), c.Bool("resume"), sum14)
 }
 
-// figure14From takes the rows of files and writes them into one.
+// figure14From takes the rows of files, each as further repetitions, and writes
+// them into one.
 func figure14From(files []string, to string) ([]figure14Sum, error) {
 	out, err := newReport[burstRow, figure14Sum](to)
 	if err != nil {
 		return nil, err
 	}
+	var rows pool
 	for i, name := range files {
 		p, err := os.ReadFile(name)
 		if err != nil {
@@ -109,16 +111,13 @@ func figure14From(files []string, to string) ([]figure14Sum, error) {
 		if i == 0 {
 			out.Machine = measured.Machine // where the rows are from, and the program that measured them
 		}
-		for _, row := range measured.Rows {
-			if row.Kill != (kill{}) || row.Full {
-				continue
-			}
-			if err := out.add(row, sum14); err != nil {
-				return nil, err
-			}
-		}
+		rows.add(slices.DeleteFunc(measured.Rows, func(r burstRow) bool { return r.Kill != (kill{}) || r.Full }))
 	}
-	return out.Summary, nil
+	var all []burstRow
+	for _, r := range rows {
+		all = append(all, r.burstRow)
+	}
+	return sum14(all), out.addAll(all, sum14)
 }
 
 // sum14 leaves out what was measured with one stripe: a line is of one system.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strconv"
 	"text/tabwriter"
@@ -111,7 +110,6 @@ func figure18(c *cli.Context, functions int, out *report[figure18Row, figure18Su
 	}
 	fill := func(h *lab.Host, r *lab.Registry) error {
 		for _, name := range names {
-			fmt.Fprintln(os.Stderr, "converting", name)
 			if err := b.pushBoth(c.Context, h, r, name, name, converted); err != nil {
 				return err
 			}

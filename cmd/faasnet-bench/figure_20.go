@@ -117,7 +117,7 @@ func figure20(c *cli.Context, image string, out *report[figure20Row, figure20Sum
 	}
 	b.more = func(h *lab.Host, r *lab.Registry) error {
 		for _, size := range sizes {
-			fmt.Fprintf(os.Stderr, "converting image %s with blocks of %d KiB\n", image, size>>10)
+			fmt.Fprintf(os.Stderr, "blocks of %d KiB: ", size>>10)
 			if err := b.pushBoth(c.Context, h, r, image, image, blockTag(size), "--block-size", strconv.Itoa(size)); err != nil {
 				return err
 			}
