@@ -82,40 +82,29 @@ func (s *snapshotter) tryClaim(ctx context.Context, key, parent, target string, 
 
 // commitRemote creates and commits the snapshot in one transaction: an active one is never seen, and a failure leaves none.
 func (s *snapshotter) commitRemote(ctx context.Context, key, parent, target string, labels map[string]string) (reused bool, err error) {
-	var id string
 	err = s.store.WithTransaction(ctx, true, func(ctx context.Context) error {
 		var name string
 		if name, reused, err = lookup(ctx, target, parent, labels); err != nil || reused {
 			return err
 		}
-		sn, err := storage.CreateSnapshot(ctx, snapshots.KindActive, key, parent)
-		if err != nil {
-			return err
-		}
-		id = sn.ID
-		if err := s.place(id); err != nil {
+		if _, err := storage.CreateSnapshot(ctx, snapshots.KindActive, key, parent); err != nil {
 			return err
 		}
 		marked := snapshots.WithLabels(map[string]string{LabelRemote: remoteValue})
 		_, err = storage.CommitActive(ctx, key, name, snapshots.Usage{}, snapshots.WithLabels(labels), marked)
 		return err
 	})
-	if err != nil && id != "" {
-		s.displace(id)
-	}
 	return reused, err
 }
 
 // lookup returns the name that target has, or is to have, on parent. It is target itself, and target@<id of parent> where a snapshot of that
 // name stands on another parent: namespaces that unpacked a lower layer each have a chain of their own. Needs a transaction.
 func lookup(ctx context.Context, target, parent string, labels map[string]string) (name string, found bool, err error) {
-	on := "0"
-	if parent != "" {
-		if on, _, _, err = storage.GetInfo(ctx, parent); err != nil {
-			return "", false, fmt.Errorf("parent %q: %w", parent, err)
-		}
+	names, err := namesOf(ctx, target, parent)
+	if err != nil {
+		return "", false, err
 	}
-	for _, name := range []string{target, target + "@" + on} {
+	for _, name := range names {
 		_, info, _, err := storage.GetInfo(ctx, name)
 		switch {
 		case errdefs.IsNotFound(err):
@@ -130,6 +119,18 @@ func lookup(ctx context.Context, target, parent string, labels map[string]string
 		return name, true, nil
 	}
 	return "", false, fmt.Errorf("both names of target %q are taken: %w", target, errdefs.ErrFailedPrecondition)
+}
+
+// namesOf lists the names that target may have on parent. Needs a transaction.
+func namesOf(ctx context.Context, target, parent string) ([]string, error) {
+	on := "0"
+	if parent != "" {
+		var err error
+		if on, _, _, err = storage.GetInfo(ctx, parent); err != nil {
+			return nil, fmt.Errorf("parent %q: %w", parent, err)
+		}
+	}
+	return []string{target, target + "@" + on}, nil
 }
 
 // reason is the metric label for a layer that is not remote.

@@ -43,6 +43,9 @@ func noOrphans(t testing.TB, s *snapshotter) {
 		delete(ids, e.Name())
 	}
 	for id, key := range ids {
+		if info, err := s.Stat(context.Background(), key); err == nil && isRemote(info) {
+			continue // it gets one when something stands on it
+		}
 		t.Errorf("snapshot %s has no directory %s", key, id)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -57,10 +56,10 @@ func (s *snapshotter) Mounts(ctx context.Context, key string) ([]mount.Mount, er
 type createFunc func(ctx context.Context, key, parent string, opts ...snapshots.Opt) ([]mount.Mount, error)
 
 func (s *snapshotter) create(ctx context.Context, inner createFunc, wait time.Duration, key, parent string, opts []snapshots.Opt) ([]mount.Mount, error) {
-	mounts, err := inner(ctx, key, parent, opts...)
-	if errors.Is(err, fs.ErrNotExist) && s.replace(ctx, parent) {
-		mounts, err = inner(ctx, key, parent, opts...)
+	if err := s.ready(ctx, parent); err != nil {
+		return nil, err
 	}
+	mounts, err := inner(ctx, key, parent, opts...)
 	if err != nil {
 		return nil, err
 	}

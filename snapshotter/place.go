@@ -2,39 +2,56 @@ package snapshotter
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/containerd/v2/core/snapshots/storage"
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 )
 
 const placeNote = "This layer is remote: it is mounted when a container uses it.\n"
 
-// place makes what overlay wants to find for a parent. As a regular file it cannot be used as a lower or mounted by mistake.
-func (s *snapshotter) place(id string) error {
-	if err := os.Mkdir(filepath.Join(s.dir, id), 0o700); err != nil && !os.IsExist(err) {
-		return err
+// ready makes what overlay wants to find for the parent of a snapshot where that is a remote layer. It is not made with the layer: of an
+// image only the top one is ever a parent of containers, and files are a good part of what a pull costs.
+func (s *snapshotter) ready(ctx context.Context, parent string) error {
+	if parent == "" {
+		return nil
 	}
-	return os.WriteFile(s.tree(id), []byte(placeNote), 0o444)
-}
-
-// displace removes what place made and nothing else: by now id may name a new snapshot, whose tree is a directory.
-func (s *snapshotter) displace(id string) {
-	_ = unix.Unlink(s.tree(id))
-	_ = unix.Rmdir(filepath.Join(s.dir, id))
-}
-
-// replace makes the place of a remote layer again where it was lost, and tells whether it did.
-func (s *snapshotter) replace(ctx context.Context, name string) bool {
 	var id string
 	var info snapshots.Info
-	err := s.store.WithTransaction(ctx, false, func(ctx context.Context) (err error) {
-		id, info, _, err = storage.GetInfo(ctx, name)
+	if err := s.store.WithTransaction(ctx, false, func(ctx context.Context) (err error) {
+		id, info, _, err = storage.GetInfo(ctx, parent)
 		return err
-	})
-	return err == nil && isRemote(info) && s.place(id) == nil
+	}); err != nil && !errdefs.IsNotFound(err) { // which overlay says better
+		return fmt.Errorf("parent %q: %w", parent, err)
+	}
+	if !isRemote(info) {
+		return nil
+	}
+	if err := s.place(id); err != nil {
+		return fmt.Errorf("place of remote layer %q: %w", parent, err)
+	}
+	return nil
+}
+
+// place makes the tree of a remote layer. As a regular file it cannot be used as a lower or mounted by mistake.
+func (s *snapshotter) place(id string) error {
+	if err := os.Mkdir(filepath.Join(s.dir, id), 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	f, err := os.OpenFile(s.tree(id), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o444)
+	if errors.Is(err, os.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(placeNote)
+	return errors.Join(err, f.Close())
 }
 
 // discard removes the directories of a snapshot that was never mounted. It is not recursive; what is not empty stays for Cleanup.

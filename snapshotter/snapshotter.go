@@ -7,7 +7,8 @@
 // What holds at any time:
 //   - A lower directory that leaves this package is the root of a live mount or the directory of an unpacked layer. Some callers mount what
 //     Prepare or View returned without ever calling Mounts, and an empty lower is an empty container without an error.
-//   - The directory that overlay keeps for a remote layer holds a regular file where a layer has its tree, so that using it as a lower fails.
+//   - The directory that overlay keeps for a layer holds, for a remote one, a regular file where others have their tree, or is not there:
+//     using it as a lower fails.
 //   - Prepare, View, Commit, Remove, Stat, Walk and Usage are bounded whatever the Mounter does: containerd holds locks around them that stop
 //     the whole host.
 //   - Nothing is mounted at start. Mounts after a restart mounts again.
