@@ -14,7 +14,6 @@ import (
 	"github.com/faasnet/faasnet/cmd/internal/config"
 	"github.com/faasnet/faasnet/fs/block"
 	"github.com/faasnet/faasnet/fs/fetch"
-	"github.com/faasnet/faasnet/fs/layer"
 	"github.com/faasnet/faasnet/treeclient"
 )
 
@@ -27,9 +26,9 @@ func (n *Node) enter(name string, index *block.Ref) {
 		if index == nil {
 			return
 		}
-		ctx, cancel := context.WithTimeout(ctx, n.mountTimeout)
+		within, cancel := context.WithTimeout(ctx, n.mountTimeout)
 		defer cancel()
-		image, err := n.image(ctx, *index)
+		image, err := n.image(within, *index)
 		if err != nil {
 			log.G(ctx).WithError(err).Info("image section is not here yet, the first mount will try again")
 			return
@@ -39,16 +38,8 @@ func (n *Node) enter(name string, index *block.Ref) {
 				return // not of this image, as far as we were told: the mount will know
 			}
 		}
-		n.made(name, image)
+		n.ahead(name, tapes(image), n.fleet.made(name, image))
 	})
-}
-
-// made makes the image of a function known to the fleet, once.
-func (n *Node) made(name string, image *layer.Image) {
-	if n.fleet == nil || !n.fleet.made(name, image) {
-		return
-	}
-	n.background(func(ctx context.Context) { n.learn(ctx, name) })
 }
 
 // orderSlots bounds the blocks that are fetched at a time in a learned order.

@@ -221,6 +221,9 @@ func (f *fleet) join(ctx context.Context, name string) {
 // made says what the function's image is made of, and reports whether that is
 // news.
 func (f *fleet) made(name string, image *layer.Image) bool {
+	if f == nil {
+		return false
+	}
 	f.mu.Lock()
 	fn := f.functions[name]
 	news := fn != nil && !fn.made

@@ -153,6 +153,7 @@ func (n *Node) make(ctx context.Context, r run) (_ *shared, err error) {
 	if err != nil {
 		return nil, err
 	}
+	n.ahead(r.function, p.devices, p.news)
 	s := &shared{key: r.key}
 	defer func() {
 		if err != nil {

@@ -43,6 +43,7 @@ type Node struct {
 	fleet   *fleet // nil: no other VMs
 	origins *origins
 	merged  merged
+	starts  starts
 	metrics *metrics
 
 	driver  driver // nil where the kernel cannot mount
@@ -79,6 +80,7 @@ func Open(ctx context.Context, root string, cfg *config.Config, r prometheus.Reg
 		mountTimeout: mountTimeout, prefetches: make(chan struct{}, maxPrefetches),
 		mounts: map[string]*shared{}, dirs: map[string]*shared{}, flights: map[string]*flight{}, users: map[string]map[string]*shared{},
 	}
+	n.starts.off, n.starts.known = !cfg.Fetch.Start, map[digest.Digest]*startLayer{}
 	n.ctx, n.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	defer func() {
 		if err != nil {
@@ -245,6 +247,7 @@ func (n *Node) Claim(_ context.Context, labels map[string]string) error {
 	if n.driver == nil {
 		return fmt.Errorf("no file-backed EROFS: %w", errdefs.ErrFailedPrecondition)
 	}
+	n.starts.ask(info)
 	switch name := functionOf(labels, info); {
 	case n.fleet != nil && name != "":
 		n.fleet.know(name, info)
@@ -283,5 +286,6 @@ func (n *Node) remember(live []map[string]string) func(digest.Digest) bool {
 	n.fleet.retain(functions)
 	is := func(d digest.Digest) bool { return blobs[d] }
 	n.origins.retain(is)
+	n.starts.retain(is)
 	return is
 }

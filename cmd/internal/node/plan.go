@@ -18,6 +18,7 @@ import (
 type plan struct {
 	image   []byte
 	devices []tape // device i+1 is devices[i]
+	news    bool   // the fleet did not know the image
 }
 
 // tape is the tar stream of one layer.
@@ -39,12 +40,7 @@ func (n *Node) plan(ctx context.Context, r run) (*plan, error) {
 			return nil, err
 		}
 		if names(image, r.layers[:len(r.layers)-1]) {
-			n.made(r.function, image)
-			p := &plan{image: image.Index}
-			for _, l := range image.Layers {
-				p.devices = append(p.devices, tape{l.Digest, l.Table})
-			}
-			return p, nil
+			return &plan{image: image.Index, devices: tapes(image), news: n.fleet.made(r.function, image)}, nil
 		}
 	}
 	if p, ok := n.merged.load(r); ok {

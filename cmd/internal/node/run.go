@@ -32,6 +32,7 @@ func (n *Node) run(labels []map[string]string, lower []string) (run, error) {
 		if err != nil {
 			return run{}, err
 		}
+		n.starts.ask(info)
 		r.layers = append(r.layers, info)
 		r.function = functionOf(l, info)
 		fmt.Fprintf(h, "layer %v %d %v", info.Digest, info.Size, info.Meta.Sum)

@@ -64,8 +64,8 @@ func (n *Node) image(ctx context.Context, ref block.Ref) (*layer.Image, error) {
 // maxPrefetches bounds the sections that claims fetch at a time.
 const maxPrefetches = 16
 
-// prefetch starts to bring a section that the next mount will need. The fetcher
-// keeps it; when it fails the mount says so.
+// prefetch starts to bring an image section, which the next mount will need, and
+// then the start layer. The fetcher keeps it; when it fails the mount says so.
 func (n *Node) prefetch(ref block.Ref) {
 	select {
 	case n.prefetches <- struct{}{}:
@@ -73,13 +73,29 @@ func (n *Node) prefetch(ref block.Ref) {
 		return // enough under way, the mount will fetch it
 	}
 	if !n.background(func(ctx context.Context) {
-		defer func() { <-n.prefetches }()
-		ctx, cancel := context.WithTimeout(ctx, n.mountTimeout)
-		defer cancel()
-		if _, err := n.section(ctx, ref); err != nil {
+		layers, err := n.prefetched(ctx, ref)
+		<-n.prefetches
+		if err != nil {
 			log.G(ctx).WithError(err).Info("image section is not here yet, the first mount will try again")
 		}
+		n.rush(ctx, layers)
 	}) {
 		<-n.prefetches
 	}
+}
+
+// prefetched returns the layers that an image section describes, if one may be a
+// start layer.
+func (n *Node) prefetched(ctx context.Context, ref block.Ref) ([]tape, error) {
+	ctx, cancel := context.WithTimeout(ctx, n.mountTimeout)
+	defer cancel()
+	if !n.starts.any() {
+		_, err := n.section(ctx, ref)
+		return nil, err
+	}
+	image, err := n.image(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	return tapes(image), nil
 }
