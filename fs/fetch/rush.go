@@ -77,7 +77,7 @@ func (l *Layer) Rush(ctx context.Context, limit int64) (asked int, err error) {
 	<-decoded
 	switch {
 	case ctx.Err() != nil:
-		return asked, nil
+		return asked, ctx.Err()
 	case over || r.full.Load():
 		return asked, errNoRoom
 	}

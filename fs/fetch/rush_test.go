@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -173,7 +174,7 @@ func TestRushLeavesSlots(t *testing.T) {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
 		cancel()
-		if err := <-rushed; err != nil {
+		if err := <-rushed; !errors.Is(err, context.Canceled) {
 			t.Errorf("cancelled: %v", err)
 		}
 	})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/faasnet/faasnet/cmd/internal/config"
 	"github.com/faasnet/faasnet/cmd/internal/coordinator"
+	record "github.com/faasnet/faasnet/convert/start"
 	"github.com/faasnet/faasnet/fs/fetch"
 	"github.com/faasnet/faasnet/fs/index/indextest"
 	"github.com/faasnet/faasnet/fs/layer"
@@ -22,17 +23,14 @@ import (
 // startBlocks is how many blocks the start layer of the test image has.
 const startBlocks = 13
 
-// newStart has an image whose top layer is a start layer.
+// newStart has an image with a start layer of two of its three files.
 func newStart(t *testing.T) *world {
 	t.Helper()
-	w := newWorldOf(t, registrytest.Options{}, tarOf(
-		indextest.Header{Name: "other", Body: text(1, 2<<20)},
-	), tarOf(
+	return newRecordedWorld(t, registrytest.Options{}, record.Record{{Path: "then"}, {Path: "first"}}, tarOf(
 		indextest.Header{Name: "first", Body: text(2, 3<<20)},
 		indextest.Header{Name: "then", Body: text(3, 3<<20)},
+		indextest.Header{Name: "other", Body: text(1, 2<<20)},
 	))
-	w.labels[1][layer.LabelStart] = "true"
-	return w
 }
 
 // offsets are where the requests for a blob begin, in their order.

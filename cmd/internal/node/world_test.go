@@ -21,6 +21,7 @@ import (
 	"github.com/faasnet/faasnet/cmd/internal/config"
 	"github.com/faasnet/faasnet/convert"
 	"github.com/faasnet/faasnet/convert/imagetest"
+	record "github.com/faasnet/faasnet/convert/start"
 	"github.com/faasnet/faasnet/fs"
 	"github.com/faasnet/faasnet/fs/index/indextest"
 	"github.com/faasnet/faasnet/fs/mounttest"
@@ -64,6 +65,13 @@ func newWorld(t *testing.T) *world {
 // newWorldOf has an image of these layers.
 func newWorldOf(t *testing.T, o registrytest.Options, layers ...[]byte) *world {
 	t.Helper()
+	return newRecordedWorld(t, o, nil, layers...)
+}
+
+// newRecordedWorld has an image of these layers, and of a start layer of what is
+// recorded.
+func newRecordedWorld(t *testing.T, o registrytest.Options, r record.Record, layers ...[]byte) *world {
+	t.Helper()
 	w := &world{reg: registrytest.New(t, o)}
 	var err error
 	if w.dirs, err = indextest.Unpack(t, layers...); err != nil {
@@ -77,7 +85,7 @@ func newWorldOf(t *testing.T, o registrytest.Options, layers ...[]byte) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	converted, err := convert.Image(t.Context(), cs, imagetest.Put(t, cs, image), convert.Options{})
+	converted, err := convert.Image(t.Context(), cs, imagetest.Put(t, cs, image), convert.Options{Record: r})
 	if err != nil {
 		t.Fatal(err)
 	}
