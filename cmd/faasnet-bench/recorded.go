@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -73,6 +74,7 @@ func (s *site) record(ctx context.Context, h *lab.Host, r *lab.Registry, image, 
 	if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) {
 		return file, err
 	}
+	fmt.Fprintf(s.progress, "recording a run of %s\n", image)
 	w, err := s.workshop(ctx, h, r, src)
 	if err != nil {
 		return "", err

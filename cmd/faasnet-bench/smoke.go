@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -32,10 +33,10 @@ func smokeRuns() []smokeRun {
 	return []smokeRun{
 		{command: "images", args: "a"},
 		{command: "convert", args: "--image a --reps 1", json: true},
-		{command: "start", args: "--image a --reps 1", json: true},
-		{command: "burst", args: "--image a --vms 2 --reps 1 --stripes 1 --stripes 2 --draw", json: true},
+		{command: "start", args: "--image a --reps 1 --recorded", json: true},
+		{command: "burst", args: "--image a --vms 2 --reps 1 --recorded --stripes 1 --stripes 2 --draw", json: true},
 		{command: "burst", args: "--image a --vms 2 --reps 1 --systems faasnet --full", json: true},
-		{command: "compare", args: "--image a --vms 2 --reps 1 --systems overlayfs,erofs,faasnet,faasnet-notree,floor", json: true}, // those that are here without building them
+		{command: "compare", args: "--image a --vms 2 --reps 1 --recorded --systems overlayfs,erofs,faasnet,faasnet-notree,floor", json: true}, // those that are here without building them
 		{command: "demo", args: "--image a --vms 2"},
 		{command: "relay", args: "--size 8 --reps 1", json: true},
 		{command: "micro", args: "--quick block tree relay", json: true}, // files and memory need image b, which takes minutes to build
@@ -45,11 +46,11 @@ func smokeRuns() []smokeRun {
 		{command: "sim many", args: "--quick --image a --constants DIR/sim-constants.json", json: true, plot: true},
 		{command: "sim trace", args: "--quick --image a --constants DIR/sim-constants.json", json: true, plot: true},
 		{command: "sim calibrate", args: "--real DIR/burst.json --constants DIR/sim-constants.json", json: true},
-		{command: "figure 14", args: "--quick", json: true, plot: true},
-		{command: "figure 15", args: "--quick", json: true, plot: true},
+		{command: "figure 14", args: "--quick --recorded", json: true, plot: true},
+		{command: "figure 15", args: "--quick --recorded", json: true, plot: true},
 		{command: "figure 16", args: "--quick", json: true, plot: true},
-		{command: "figure 18", args: "--quick", json: true, plot: true},
-		{command: "figure 20", args: "--quick", json: true, plot: true},
+		{command: "figure 18", args: "--quick --recorded", json: true, plot: true},
+		{command: "figure 20", args: "--quick --recorded", json: true, plot: true},
 	}
 }
 
@@ -166,7 +167,8 @@ func (r smokeRun) run(ctx context.Context, dir string, i int) error {
 	return wellFormed(file)
 }
 
-// wellFormed looks at a file of --json: where, how, what and what it comes to.
+// wellFormed looks at a file of --json: where, how, what and what it comes to;
+// with --recorded there are rows of both conversions.
 func wellFormed(file string) error {
 	p, err := os.ReadFile(file)
 	if err != nil {
@@ -183,6 +185,15 @@ func wellFormed(file string) error {
 	}
 	if got.Machine == nil || got.Machine.Kernel == "" || len(got.Args) == 0 || len(got.Rows) == 0 || len(got.Summary) == 0 {
 		return fmt.Errorf("%s: machine, args, rows or summary are missing", filepath.Base(file))
+	}
+	if slices.Contains(got.Args, "--recorded") {
+		recorded := func(r map[string]any) bool { return r["recorded"] == true }
+		plain := func(r map[string]any) bool { return r["recorded"] == nil }
+		for _, rows := range [][]map[string]any{got.Rows, got.Summary} {
+			if !slices.ContainsFunc(rows, recorded) || !slices.ContainsFunc(rows, plain) {
+				return fmt.Errorf("%s: rows of recorded or of plain conversions are missing", filepath.Base(file))
+			}
+		}
 	}
 	return nil
 }

@@ -29,6 +29,9 @@ func TestWellFormed(t *testing.T) {
 		`{"machine":{"kernel":"6"},"args":["x"],"rows":[],"summary":[]}`:               false,
 		`{"args":["x"],"rows":[{"a":1}],"summary":[{"a":1}]}`:                          false,
 		`{"machine":`: false,
+		`{"machine":{"kernel":"6"},"args":["x","--recorded"],"rows":[{"a":1}],"summary":[{"a":1}]}`:                                     false,
+		`{"machine":{"kernel":"6"},"args":["x","--recorded"],"rows":[{"recorded":true}],"summary":[{"recorded":true}]}`:                 false,
+		`{"machine":{"kernel":"6"},"args":["x","--recorded"],"rows":[{"a":1},{"recorded":true}],"summary":[{"a":1},{"recorded":true}]}`: true,
 	} {
 		file := filepath.Join(t.TempDir(), "x.json")
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
