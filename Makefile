@@ -55,22 +55,23 @@ sim: ## fleets in virtual time: 1,000 seeds, large bursts, faults; or VMS=n SEED
 
 bench: deps tools build images ## what converting and starting cost beside others: about 15 minutes
 	$(LAB) convert --image b --json $(MEASURED)/convert.json
-	$(LAB) start --image b --rate 200mbit --json $(MEASURED)/start.json
+	$(LAB) start --image b --rate 200mbit --recorded --json $(MEASURED)/start.json
 
 burst: deps tools build images ## bursts of 1, 8 and 16 VMs with and without trees, whole images, faults, and the relay: about two hours
-	$(LAB) burst --image c --rate 50mbit --vms 1 --vms 8 --vms 16 --systems faasnet --systems faasnet-notree --json $(MEASURED)/burst-c.json
-	$(LAB) burst --image b --rate 50mbit --vms 1 --vms 8 --vms 16 --systems faasnet --systems faasnet-notree --json $(MEASURED)/burst-b.json
+	$(LAB) burst --image c --rate 50mbit --vms 1 --vms 8 --vms 16 --recorded --systems faasnet --systems faasnet-notree --json $(MEASURED)/burst-c.json
+	$(LAB) burst --image b --rate 50mbit --vms 1 --vms 8 --vms 16 --recorded --systems faasnet --systems faasnet-notree --json $(MEASURED)/burst-b.json
 	$(LAB) burst --image c --rate 50mbit --vms 8 --full --systems faasnet --stripes 1 --stripes 2 --json $(MEASURED)/burst-full.json
 	$(LAB) burst --image c --rate 50mbit --vms 8 --systems faasnet --stripes 1 --stripes 2 --reps 5 --kill none \
 		$(foreach who,root inner leaf,$(foreach how,kill stop link-down,--kill $(who):$(how)@4s)) --json $(MEASURED)/burst-faults.json
 	$(LAB) relay --json $(MEASURED)/relay.json
 
 benchmarks: bench burst ## all that docs/benchmarks.md says, beside other snapshotters, and the document itself: about eight hours
-	$(LAB) compare --image b --rate 25mbit --vms 1 --vms 8 --vms 16 --json $(MEASURED)/compare-b.json
-	$(LAB) compare --image c --rate 50mbit --vms 1 --vms 8 --vms 16 --systems stargz-nobg --systems faasnet --systems floor --json $(MEASURED)/compare-c.json
+	$(LAB) compare --image b --rate 25mbit --recorded --vms 1 --vms 8 --vms 16 --json $(MEASURED)/compare-b.json
+	$(LAB) compare --image c --rate 50mbit --recorded --vms 1 --vms 8 --vms 16 --systems stargz-nobg --systems faasnet --systems floor --json $(MEASURED)/compare-c.json
 	$(LAB) micro --json $(MEASURED)/micro.json
 	$(LAB) figure 14 --from $(MEASURED)/compare-b.json --json $(MEASURED)/figure-14.json
-	for n in 15 16 18 20; do $(LAB) figure $$n --json $(MEASURED)/figure-$$n.json; done
+	for n in 15 18 20; do $(LAB) figure $$n --recorded --json $(MEASURED)/figure-$$n.json; done
+	$(LAB) figure 16 --json $(MEASURED)/figure-16.json
 	for f in scaling timeline many trace; do $(LAB) sim $$f --plot $(MEASURED) --json $(MEASURED)/sim-$$f.json; done
 	$(LAB) sim calibrate --real $(MEASURED)/burst-c.json --json $(MEASURED)/sim-calibrate.json
 	$(LAB) report --results $(MEASURED)
