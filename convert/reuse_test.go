@@ -20,13 +20,19 @@ type reports struct {
 	reused int
 	fresh  int
 	warned []string
+	start  []convert.StartReport
 }
 
 func (r *reports) Plan(ocispec.Descriptor)  {}
 func (r *reports) Begin(ocispec.Descriptor) {}
 func (r *reports) Read(int)                 {}
 
-func (*reports) Start(convert.StartReport) {}
+func (r *reports) Start(s convert.StartReport) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.start = append(r.start, s)
+}
+
 func (r *reports) Warn(text string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 type layerView struct {
 	Digest      digest.Digest     `json:"digest"`
 	MediaType   string            `json:"media_type"`
-	Kind        string            `json:"kind"` // "converted", "index" or "plain"
+	Kind        string            `json:"kind"` // "converted", "start", "index" or "plain"
 	Size        int64             `json:"size"`
 	DiffID      digest.Digest     `json:"diff_id,omitempty"`
 	TarSize     int64             `json:"tar_size,omitempty"`
@@ -78,6 +78,9 @@ func viewLayer(l inspect.Layer, img *inspect.Image, top bool) layerView {
 		out.Ratio = float64(t.Length()) / float64(t.Bytes())
 	}
 	out.Meta = viewSection(l.Info.Meta, len(l.Meta.Index))
+	if l.Info.Start {
+		out.Kind = "start"
+	}
 	if l.Info.Image != nil {
 		out.Kind = "index"
 		out.Image = viewSection(*l.Info.Image, 0)

@@ -38,8 +38,8 @@ type checked struct {
 // Image verifies one manifest with all its layers: that each block has the sum
 // that the table says, table and seek table agree, the tar stream has the diff
 // ID and the layer index is the one made from it, the image section names these
-// layers and its index is their merge. The error is for what stops the work;
-// what is wrong with the image goes to Report.
+// layers and its index is their merge, and a start layer changes nothing. The
+// error is for what stops the work; what is wrong with the image goes to Report.
 func (v *Verifier) Image(ctx context.Context, manifest ocispec.Descriptor) error {
 	img, err := Open(ctx, v.Provider, v.Blobs, manifest)
 	if err != nil {
@@ -75,6 +75,9 @@ func (v *Verifier) Image(ctx context.Context, manifest ocispec.Descriptor) error
 		v.Report(fmt.Sprintf("manifest %s: no index layer on top", manifest.Digest))
 	default:
 		v.section(img, trees)
+		if len(trees) == len(img.Layers)-1 { // else what is wrong was reported
+			return v.startLayer(ctx, img, trees)
+		}
 	}
 	return nil
 }
