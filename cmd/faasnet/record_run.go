@@ -56,7 +56,7 @@ func (r *recording) run(ctx context.Context) (_ []string, err error) {
 		}
 	}()
 	found := newFinder(r.until)
-	out := io.Writer(io.Discard)
+	out := io.Discard
 	if !r.quiet {
 		out = &locked{w: r.stderr}
 	}
@@ -79,29 +79,39 @@ func (r *recording) run(ctx context.Context) (_ []string, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("watch what is opened: %w", err)
 	}
-	err = task.Start(ctx)
-	if err == nil {
-		err = r.wait(ctx, task, exited, found)
+	runs := false
+	if err = task.Start(ctx); err == nil {
+		runs, err = r.wait(ctx, task, exited, found)
 	}
 	opened, watchErr := watch.Stop()
+	if runs && err == nil {
+		err = stop(ctx, task, exited)
+	}
 	return opened, errors.Join(err, watchErr)
 }
 
-// wait waits for what ends the recording, and then stops what still runs.
-func (r *recording) wait(ctx context.Context, task containerd.Task, exited <-chan containerd.ExitStatus, found *finder) error {
+// wait waits for what ends the recording, and says whether the container still
+// runs.
+func (r *recording) wait(ctx context.Context, task containerd.Task, exited <-chan containerd.ExitStatus, found *finder) (runs bool, err error) {
 	timeout := time.NewTimer(r.timeout)
 	defer timeout.Stop()
 	select {
 	case <-found.done:
+		return true, nil
 	case <-timeout.C:
 		if r.until != "" {
-			return fmt.Errorf("%q was not printed within %v: %w", r.until, r.timeout, context.DeadlineExceeded)
+			return true, fmt.Errorf("%q was not printed within %v: %w", r.until, r.timeout, context.DeadlineExceeded)
 		}
+		return true, nil
 	case s := <-exited:
-		return r.ended(ctx, task, s, found)
+		return false, r.ended(ctx, task, s, found)
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return true, context.Cause(ctx)
 	}
+}
+
+// stop lets the container end, if it does in time: the task's removal kills it.
+func stop(ctx context.Context, task containerd.Task, exited <-chan containerd.ExitStatus) error {
 	if err := task.Kill(ctx, syscall.SIGTERM); err != nil {
 		if errdefs.IsNotFound(err) {
 			return nil // it has just ended
@@ -112,7 +122,7 @@ func (r *recording) wait(ctx context.Context, task containerd.Task, exited <-cha
 	defer grace.Stop()
 	select {
 	case <-exited:
-	case <-grace.C: // the task's removal kills it
+	case <-grace.C:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

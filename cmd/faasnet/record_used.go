@@ -44,7 +44,7 @@ func entries(dir string, names []string) (start.Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }()
 	var out start.Record
 	for _, name := range names {
 		f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)

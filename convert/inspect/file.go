@@ -16,7 +16,7 @@ import (
 // Bounds of what a Reader keeps, blocks and their bytes.
 const (
 	keptBlocks = 64
-	keptBytes  = 32 << 20
+	keptBytes  = 16 << 20
 )
 
 // Reader reads files of an image block by block. It keeps the last blocks: files

@@ -19,6 +19,7 @@ import (
 // executed and those that are opened to be mapped.
 type Watch struct {
 	root   *os.File // the tree's root, in whatever mount namespace
+	prefix string   // of names in the tree, in that namespace
 	events int      // the fanotify group
 	stop   *os.File // closed: read what is there and end
 	done   chan error
@@ -39,6 +40,11 @@ func Start(root string) (_ *Watch, err error) {
 	if w.root, err = os.OpenFile(root, unix.O_PATH|unix.O_DIRECTORY, 0); err != nil {
 		return nil, err
 	}
+	name, err := nameOf(int(w.root.Fd()))
+	if err != nil {
+		return nil, err
+	}
+	w.prefix = strings.TrimSuffix(name, "/") + "/"
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(int(w.root.Fd()), &fs); err != nil {
 		return nil, os.NewSyscallError("statfs", err)
@@ -139,9 +145,12 @@ func (w *Watch) take(b []byte) error {
 
 // opened notes the file that fd is open on.
 func (w *Watch) opened(fd int) {
-	name, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
-	name = strings.TrimPrefix(name, "/")
-	if err != nil || w.seen[name] {
+	name, err := nameOf(fd)
+	if err != nil {
+		return
+	}
+	name, ok := strings.CutPrefix(name, w.prefix)
+	if !ok || w.seen[name] {
 		return
 	}
 	// The name is that in the mount namespace of whoever opened it: it counts
@@ -156,3 +165,7 @@ func (w *Watch) opened(fd int) {
 	w.seen[name] = true
 	w.order = append(w.order, name)
 }
+
+// nameOf is the name of an open file in the mount namespace that it was opened
+// in.
+func nameOf(fd int) (string, error) { return os.Readlink("/proc/self/fd/" + strconv.Itoa(fd)) }

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	containerd "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/snapshots"
+
+	"github.com/faasnet/faasnet/convert/imagetest"
+	"github.com/faasnet/faasnet/convert/start"
+	"github.com/faasnet/faasnet/fs/index/indextest"
+	"github.com/faasnet/faasnet/fs/registry/registrytest"
+)
+
+const bigFile = 3 << 20 // of which a start reads little
+
+// shellImage is an image with a shell.
+func shellImage(t *testing.T, reg *registrytest.Registry, client *containerd.Client, name string) {
+	t.Helper()
+	busybox, err := os.ReadFile("/bin/busybox")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var base, top indextest.Tar
+	base.Add(indextest.Header{Name: "bin/busybox", Body: string(busybox), Mode: 0o755},
+		indextest.Header{Name: "bin/sh", Type: '2', Link: "busybox"}, indextest.Header{Name: "tmp", Type: '5', Mode: 0o1777})
+	for _, n := range []string{"hot", "cold", "last", "written", "replaced"} {
+		top.Add(indextest.Header{Name: "data/" + n, Body: "this is " + n})
+	}
+	top.Add(indextest.Header{Name: "data/big", Body: strings.Repeat("0123456789abcdef", bigFile/16)})
+	cs := newStore(t)
+	push(t, reg, "shell", "1", cs, imagetest.Put(t, cs, imagetest.Image{Layers: []imagetest.Layer{{Tar: base.Bytes()}, {Tar: top.Bytes()}}}))
+	pullInto(t, client, reg.Host()+"/shell:1", name)
+}
+
+// nothingRuns fails if containerd has a container, or a snapshot that is no
+// layer.
+func nothingRuns(t *testing.T, client *containerd.Client) {
+	t.Helper()
+	cs, err := client.Containers(t.Context())
+	if err != nil || len(cs) > 0 {
+		t.Errorf("containers are left: %v, %v", cs, err)
+	}
+	err = client.SnapshotService("overlayfs").Walk(t.Context(), func(_ context.Context, i snapshots.Info) error {
+		if i.Kind != snapshots.KindCommitted {
+			t.Errorf("snapshot %s is left", i.Name)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func readRecordFile(t *testing.T, name string) start.Record {
+	t.Helper()
+	r, err := readRecord(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestRecord(t *testing.T) {
+	address := startContainerd(t, "/none")
+	client := dial(t, address)
+	reg := registrytest.New(t, registrytest.Options{})
+	const image = "docker.io/library/shell:1"
+	shellImage(t, reg, client, image)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "record")
+	record := func(code int, args ...string) string {
+		t.Helper()
+		_, stderr := faasnet(t, code, append([]string{"record", "--address", address, "--out", file}, args...)...)
+		nothingRuns(t, client)
+		return stderr
+	}
+	const script = `cd /data; busybox cat hot; busybox head -c 10 big >/dev/null; echo x >new; busybox cat new; echo more >>written
+busybox rm replaced; echo x >replaced; busybox cat replaced; busybox cat /proc/version >/dev/null
+printf REA; printf 'DY\n'; busybox sleep 1; busybox cat last`
+	out := record(0, "--until", "READY", "shell:1", "/bin/sh", "-c", script)
+	if !strings.Contains(out, "this is hot") {
+		t.Errorf("the container's output is %q", out)
+	}
+	r := readRecordFile(t, file)
+	var names []string
+	for _, e := range r {
+		names = append(names, e.Path)
+	}
+	// Not: links, new files, those after READY, those of other file systems.
+	want := []string{"bin/busybox", "data/hot", "data/big", "data/written"}
+	if got := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == "data/replaced" }); !slices.Equal(got, want) {
+		t.Errorf("files are %q, want %q", names, want)
+	}
+	i := slices.Index(names, "data/big")
+	if i < 0 || r[i].Used == nil || *r[i].Used == 0 || *r[i].Used >= bigFile/2 {
+		t.Errorf("of data/big was used %v, want some of it", r[max(0, i)].Used)
+	}
+
+	before, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out := record(exitError, "--until", "NEVER", "shell:1", "/bin/sh", "-c", "exit 3"); !strings.Contains(out, `exit code 3 before it printed "NEVER"`) {
+		t.Errorf("error is %q", out)
+	}
+	if out := record(exitError, "--until", "NEVER", "--timeout", "100ms", "shell:1", "/bin/sh", "-c", "busybox sleep 1000"); !strings.Contains(out, `"NEVER" was not printed within 100ms`) {
+		t.Errorf("error is %q", out)
+	}
+	record(exitError, "shell:1", "/bin/none")
+	record(exitError, "none:1")
+	record(exitUsage, "oci:"+dir)
+	record(exitUsage, "--timeout", "0s", "shell:1")
+	if after, err := os.ReadFile(file); err != nil || string(after) != string(before) {
+		t.Errorf("a command that failed has changed the record: %v", err)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+		t.Errorf("files are %v, %v", entries, err)
+	}
+
+	lazy := "oci:" + filepath.Join(t.TempDir(), "lazy:1")
+	s := decode[summary](t, first(faasnet(t, 0, "convert", "-q", "--json", "--record-in", file, reg.Host()+"/shell:1", lazy)))
+	if len(s.Start) != 1 || s.Start[0].Little != 1 || s.Start[0].Unknown != 0 || s.Start[0].Files != len(r)-1 {
+		t.Errorf("start layers are %+v", s.Start)
+	}
+	faasnet(t, 0, "verify", lazy)
+	v := decode[imageView](t, first(faasnet(t, 0, "inspect", "--json", lazy)))
+	if len(v.Layers) != 4 || v.Layers[2].Kind != "start" || v.Layers[2].Digest != s.Start[0].Target {
+		t.Errorf("layers are %+v", v.Layers)
+	}
+	if err := os.WriteFile(file, []byte(string(before)+"{\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, stderr := faasnet(t, exitError, "convert", "--record-in", file, reg.Host()+"/shell:1", lazy); !strings.Contains(stderr, "line ") {
+		t.Errorf("error for a broken record is %q", stderr)
+	}
+}
+
+func TestRecordTimeoutAndSignal(t *testing.T) {
+	address := startContainerd(t, "/none")
+	client := dial(t, address)
+	const image = "docker.io/library/shell:1"
+	shellImage(t, registrytest.New(t, registrytest.Options{}), client, image)
+	const serves = `trap 'exit 7' TERM; read x </data/hot; echo serving; busybox sleep 1000 & wait`
+	file := filepath.Join(t.TempDir(), "record")
+	out, stderr := faasnet(t, 0, "record", "--address", address, "--timeout", "2s", "-o", file, image, "/bin/sh", "-c", serves)
+	if !strings.Contains(out, "2 files") || !strings.Contains(stderr, "serving") || len(readRecordFile(t, file)) != 2 {
+		t.Errorf("record says %q and %q", out, stderr)
+	}
+	nothingRuns(t, client)
+
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	cmd := command(t, "record", "--address", address, "-o", file, image, "/bin/sh", "-c", serves)
+	serving := newFinder("serving")
+	cmd.Stderr = serving.stream()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-serving.done:
+	case <-time.After(time.Minute):
+		t.Error("the container does not serve")
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Error(err)
+	}
+	if err := cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() != 128+int(syscall.SIGTERM) {
+		t.Errorf("process ended with %v", err)
+	}
+	if _, err := os.Stat(file); err == nil {
+		t.Error("an interrupted command has written a record")
+	}
+	nothingRuns(t, client)
+}
+
+func first(s, _ string) string { return s }
