@@ -3,6 +3,7 @@ package peer
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -28,6 +29,7 @@ func (l *lease) refused() bool {
 // returns the handle. It does not wait for the answer: what is asked with a
 // handle that is refused is refused as well.
 func (c *conn) open(function, token string) *lease {
+	c.sweepLeases(function)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := c.leases[function]
@@ -44,6 +46,24 @@ func (c *conn) open(function, token string) *lease {
 	c.leases[function] = l
 	c.beginLocked(l.call, frameOpen, 0, open{l.handle, function, token}.marshal()) // before anybody asks with the handle
 	return l
+}
+
+// maxLeases is how many functions are opened on a connection before those are
+// forgotten that we have left.
+const maxLeases = 64
+
+// sweepLeases makes room for one more function, if need be.
+func (c *conn) sweepLeases(more string) {
+	c.mu.Lock()
+	full := len(c.leases) >= maxLeases && c.leases[more] == nil
+	c.mu.Unlock()
+	if !full {
+		return
+	}
+	ours := c.r.functions()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.leases, func(function string, _ *lease) bool { return !ours[function] })
 }
 
 // get asks for a block, as urgently as the wish of ctx, and fills dst, which is as

@@ -108,20 +108,38 @@ func (r *Relay) admitFollower(function string, f *follower) (epoch uint64, ok bo
 	return epoch, true, evicted
 }
 
+// maxForeign bounds the functions that others read from us although we have no place
+// in them, not yet or not any more.
+const maxForeign = 64
+
 // childrenOf is called with mu held.
 func (r *Relay) childrenOf(function string) *children {
 	k := r.children[function]
 	if k == nil {
+		if r.places[function] == nil && len(r.children) >= len(r.places)+maxForeign {
+			r.dismissForeign()
+		}
 		k = &children{}
 		r.children[function] = k
 	}
 	return k
 }
 
+// dismissForeign forgets who reads one of the functions that we have no place in.
+// mu is held.
+func (r *Relay) dismissForeign() {
+	for function := range r.children {
+		if r.places[function] == nil {
+			r.dismiss(function)
+			return
+		}
+	}
+}
+
 // admitGet reports whether vm may ask for blocks. Children may, and before they
-// are known as such as many VMs as there may be children; beyond those one more,
-// whose own upstream is late, until the next assignment. What is stored anybody
-// of the tree may ask for.
+// are known as such twice as many VMs as there may be children: in a burst an
+// assignment that names others may reach them before it reaches us, and there may be
+// orphans. What is stored anybody of the tree may ask for.
 func (r *Relay) admitGet(function, vm string, stored bool) (epoch uint64, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -134,7 +152,7 @@ func (r *Relay) admitGet(function, vm string, stored bool) (epoch uint64, ok boo
 		slices.ContainsFunc(k.followers, func(f *follower) bool { return f.c.vm == vm }) {
 		return epoch, true
 	}
-	if p.children()+len(k.strangers) > r.opts.Children {
+	if p.children()+len(k.strangers) >= 2*r.opts.Children {
 		return epoch, false
 	}
 	k.strangers = append(k.strangers, vm)

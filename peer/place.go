@@ -105,6 +105,17 @@ func (r *Relay) replace(function string, p Place) (left []*neighbour) {
 	return left
 }
 
+// functions returns those in which we have a place.
+func (r *Relay) functions() map[string]bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ours := make(map[string]bool, len(r.places))
+	for function := range r.places {
+		ours[function] = true
+	}
+	return ours
+}
+
 // above returns the VMs above us.
 func (p Place) above() map[string]bool {
 	vms := map[string]bool{}

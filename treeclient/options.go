@@ -79,6 +79,9 @@ func (o *Options) setDefaults() error {
 	return nil
 }
 
+// window bounds what a coordinator sends before we have read it, in bytes.
+const window = 256 << 10
+
 // connectTimeout bounds one try of a coordinator that does not answer.
 const connectTimeout = 3 * time.Second
 
@@ -90,7 +93,9 @@ func dialer(t *tls.Config) func(string) (*grpc.ClientConn, error) {
 	return func(address string) (*grpc.ClientConn, error) {
 		return grpc.NewClient("passthrough:///"+address,
 			grpc.WithTransportCredentials(creds),
-			grpc.WithNoProxy(), // the proxy of the environment is for registries
+			grpc.WithNoProxy(),                      // the proxy of the environment is for registries
+			grpc.WithStaticStreamWindowSize(window), // one that is measured costs the coordinator a ping for each message
+			grpc.WithStaticConnWindowSize(window),
 			grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: connectTimeout}),
 		)
 	}

@@ -37,6 +37,7 @@ type settings struct {
 	Form            string   `toml:"form"`
 	Heartbeat       span     `toml:"heartbeat"`
 	MaxFunctions    int      `toml:"max_functions"`
+	HostConnections int      `toml:"host_connections"`
 	Idle            span     `toml:"idle"`
 	Settle          span     `toml:"settle"`
 	TokenTTL        span     `toml:"token_ttl"`
@@ -82,7 +83,7 @@ type etcdSettings struct {
 func defaults() *settings {
 	return &settings{
 		Listen: defaultListen, SchedulerListen: defaultScheduler, LogLevel: "info", LogFormat: "text",
-		Form: string(tree.Striped), Heartbeat: span(coordinator.DefaultHeartbeat), MaxFunctions: coordinator.DefaultMaxFunctions,
+		Form: string(tree.Striped), Heartbeat: span(coordinator.DefaultHeartbeat), MaxFunctions: coordinator.DefaultMaxFunctions, HostConnections: coordinator.DefaultHostConnections,
 		Idle: span(coordinator.DefaultIdle), Settle: span(coordinator.DefaultSettle), TokenTTL: span(coordinator.DefaultTokenTTL),
 		KeyFile: defaultKeyFile,
 		Etcd:    etcdSettings{Prefix: etcdjournal.DefaultPrefix, TTL: span(etcdjournal.DefaultTTL)},
@@ -136,7 +137,7 @@ func (s *settings) check() error {
 	_, err := tree.New(tree.Form(s.Form))
 	refuse(err != nil, "form: %v", err)
 	for key, v := range map[string]int64{
-		"heartbeat": int64(s.Heartbeat), "max_functions": int64(s.MaxFunctions), "idle": int64(s.Idle), "settle": int64(s.Settle),
+		"heartbeat": int64(s.Heartbeat), "max_functions": int64(s.MaxFunctions), "host_connections": int64(s.HostConnections), "idle": int64(s.Idle), "settle": int64(s.Settle),
 		"token_ttl": int64(s.TokenTTL), "etcd.ttl": int64(s.Etcd.TTL),
 	} {
 		refuse(v <= 0, "%s is not above 0", key)

@@ -38,6 +38,8 @@ func serveFlags() (flags []cli.Flag, set map[string]setter) {
 	period("idle", treeCategory, "`TIME` after which a VM that neither reads nor relays leaves its trees", func(s *settings) *span { return &s.Idle })
 	flags = append(flags, &cli.IntFlag{Name: "max-functions", Category: treeCategory, Usage: "`NUMBER` of functions that a VM may be in", DefaultText: "20"})
 	set["max-functions"] = func(c *cli.Context, s *settings) { s.MaxFunctions = c.Int("max-functions") }
+	flags = append(flags, &cli.IntFlag{Name: "host-connections", Category: addressCategory, Usage: "`NUMBER` of connections that VMs at one address may have", DefaultText: "256"})
+	set["host-connections"] = func(c *cli.Context, s *settings) { s.HostConnections = c.Int("host-connections") }
 	text("key-file", identityCategory, "`FILE` with the Ed25519 key that signs function tokens, made if absent", func(s *settings) *string { return &s.KeyFile })
 	list("credential-keys", identityCategory, "`FILE` with public keys of join credentials; without any, all VMs are of one tenant; may be repeated", func(s *settings) *[]string { return &s.CredentialKeys })
 	flags = append(flags, &cli.BoolFlag{Name: "allow-loopback", Category: identityCategory, Usage: "accept VMs on this host that announce a loopback address"})

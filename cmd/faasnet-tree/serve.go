@@ -84,6 +84,7 @@ func serve(ctx context.Context, s *settings) error {
 	if err != nil {
 		return err
 	}
+	listening[0] = coordinator.LimitHosts(listening[0], s.HostConnections)
 	log.G(ctx).WithField("vms", listening[0].Addr()).WithField("schedulers", s.SchedulerListen).WithField("form", s.Form).
 		WithField("etcd", s.Etcd.Endpoints).WithField("version", obs.Version(revision)).Info("serving")
 	// The coordinator ends first: it tells VMs, and other coordinators, that it

@@ -75,7 +75,9 @@ func (c *Coordinator) listen(ctx context.Context, stream treepb.Membership_Atten
 	}
 	s, err := c.greet(first.GetHello(), remoteHost(ctx), end)
 	if err != nil {
-		log.G(ctx).WithError(err).WithField("remote", remoteHost(ctx)).Warn("VM refused")
+		if c.refused.Allow() {
+			log.G(ctx).WithError(err).WithField("remote", remoteHost(ctx)).Warn("VM refused")
+		}
 		return err
 	}
 	defer c.lost(s)
@@ -124,7 +126,7 @@ func (c *Coordinator) hear(ctx context.Context, s *session, msg *treepb.FromVM) 
 		c.join(s, m.Join, now)
 	case *treepb.FromVM_Leave:
 		if at := s.seats[m.Leave.Function]; at != nil {
-			c.free(at)
+			c.free(at, c.tellLater)
 		}
 	case *treepb.FromVM_Heartbeat:
 		if m.Heartbeat.ReadBytes != s.load.ReadBytes || m.Heartbeat.RelayedBytes != s.load.RelayedBytes {
@@ -157,11 +159,12 @@ func (c *Coordinator) speak(ctx context.Context, stream treepb.Membership_Attend
 	defer pulse.Stop()
 	for {
 		var out []*treepb.ToVM
+		var asked []time.Time
 		select {
 		case <-ctx.Done():
 			return ended(ctx)
 		case <-s.wake:
-			out = c.news(s)
+			out, asked = c.news(s)
 		case <-pulse.C:
 			out = []*treepb.ToVM{{}}
 			tokens.keep(c.functionsOf(s))
@@ -176,6 +179,9 @@ func (c *Coordinator) speak(ctx context.Context, stream treepb.Membership_Attend
 			if err := stream.Send(msg); err != nil {
 				return err
 			}
+		}
+		for _, t := range asked {
+			c.metrics.answer.Observe(time.Since(t).Seconds())
 		}
 	}
 }

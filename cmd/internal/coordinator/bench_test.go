@@ -87,7 +87,7 @@ func BenchmarkBurst2500(b *testing.B) {
 	const n = 2500
 	for b.Loop() {
 		b.StopTimer()
-		cr := newCrowd(b, 50, Options{})
+		cr := newCrowd(b, 250, Options{})
 		ctx, cancel := context.WithCancel(b.Context())
 		vms := make([]*attendee, n)
 		for i := range vms {

@@ -115,7 +115,7 @@ func (c *Coordinator) replant(g *grove, b *comeback) {
 				moves = append(moves, tree.Move{VM: cl.vm, Stripe: i, Old: old, New: now, Epoch: g.tree.Epoch()})
 			}
 		}
-		g.tell(g.seats[cl.vm])
+		c.tell(g.seats[cl.vm])
 	}
 	c.note(g, moves, tree.Origin, tree.Origin)
 }

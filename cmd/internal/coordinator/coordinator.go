@@ -12,6 +12,7 @@ import (
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
 
@@ -36,6 +37,7 @@ type Coordinator struct {
 	opts    Options
 	metrics metrics
 	watches watches
+	refused *rate.Limiter // of log lines
 	done    chan struct{} // closed when Run ends
 
 	// mu guards what follows and everything in groves and sessions that does
@@ -47,6 +49,7 @@ type Coordinator struct {
 	groves    map[Key]*grove
 	settling  map[*grove]bool
 	suspended map[*seat]bool
+	queue     queue
 	epoch     uint64 // no grove had a higher one
 	swept     time.Time
 }
@@ -59,6 +62,7 @@ func New(o Options) (*Coordinator, error) {
 	}
 	c := &Coordinator{
 		opts:      o,
+		refused:   rate.NewLimiter(10, 10),
 		done:      make(chan struct{}),
 		sessions:  map[member]*session{},
 		groves:    map[Key]*grove{},
@@ -69,14 +73,28 @@ func New(o Options) (*Coordinator, error) {
 	return c, c.metrics.register(o.Registerer, c)
 }
 
+const (
+	maxMessage = 64 << 10 // of a VM, in bytes
+	buffer     = 4 << 10  // a VM's assignment, about
+	// maxStreams bounds the calls under way on one connection. A VM needs one.
+	maxStreams = 16
+	// idle is how long a connection may be without a call.
+	idle = 10 * time.Second
+)
+
 // ServerOptions are what a gRPC server of VMs needs: messages are small, and
 // connections end of hosts that have vanished, that say nothing, and that attend
 // no more.
 func ServerOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
-		grpc.MaxRecvMsgSize(64 << 10),
+		grpc.MaxRecvMsgSize(maxMessage),
+		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.StaticStreamWindowSize(maxMessage), // one that is measured costs a ping for each message
+		grpc.StaticConnWindowSize(maxMessage),
+		grpc.ReadBufferSize(buffer),
+		grpc.WriteBufferSize(buffer),
 		grpc.ConnectionTimeout(helloTimeout),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second, MaxConnectionIdle: time.Minute}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second, MaxConnectionIdle: idle}),
 	}
 }
 

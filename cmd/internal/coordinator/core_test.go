@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/sirupsen/logrus"
 	"go.uber.org/goleak"
@@ -104,8 +105,11 @@ func (f *fleet) hear(m *machine, msg *treepb.FromVM) {
 	f.deliver()
 }
 
-// deliver gives every VM the news that wait for it.
+// deliver gives every VM the news that wait for it, also those that could wait.
 func (f *fleet) deliver() {
+	f.c.mu.Lock()
+	f.c.queue.release(time.Now().Add(holdTime))
+	f.c.mu.Unlock()
 	for _, m := range f.vms {
 		if m.session == nil {
 			continue
@@ -115,7 +119,8 @@ func (f *fleet) deliver() {
 		default:
 			continue
 		}
-		for _, msg := range f.c.news(m.session) {
+		news, _ := f.c.news(m.session)
+		for _, msg := range news {
 			switch x := msg.Message.(type) {
 			case *treepb.ToVM_Assignment:
 				if old := m.places[x.Assignment.Function]; old != nil && old.Epoch > x.Assignment.Epoch {

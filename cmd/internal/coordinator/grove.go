@@ -63,18 +63,20 @@ func (c *Coordinator) place(s *seat) []tree.Move {
 	if err != nil {
 		panic(err) // a seat that is not placed has a name that the tree does not have
 	}
-	c.changed(g, moves, s.session.vm, tree.Origin)
-	g.tell(s) // an only VM of two stripes has not moved: it reads from the origin, as before
+	c.queue.joined(time.Now())
+	c.tell(s)
+	g.changed(moves, c.tellLater)
+	c.note(g, moves, s.session.vm, tree.Origin)
 	return moves
 }
 
 // displace takes a seat out of the tree if it is there and tells everybody
 // whose place that changes.
-func (c *Coordinator) displace(s *seat) []tree.Move {
-	g, vm := s.grove, s.session.vm
-	if !g.tree.Has(vm) {
+func (c *Coordinator) displace(s *seat, tell func(*seat)) []tree.Move {
+	if !s.placed() {
 		return nil
 	}
+	g, vm := s.grove, s.session.vm
 	parents := make([]*seat, g.tree.Stripes())
 	for i := range parents {
 		parents[i] = g.seats[g.tree.Upstream(vm, i)]
@@ -83,16 +85,17 @@ func (c *Coordinator) displace(s *seat) []tree.Move {
 	if err != nil {
 		panic(err)
 	}
-	c.changed(g, moves, tree.Origin, vm)
+	g.changed(moves, tell)
 	for _, p := range parents {
-		g.tell(p)
+		tell(p)
 	}
+	c.note(g, moves, tree.Origin, vm)
 	return moves
 }
 
 // free gives a seat up. A grove without seats is forgotten.
-func (c *Coordinator) free(s *seat) []tree.Move {
-	moves := c.displace(s)
+func (c *Coordinator) free(s *seat, tell func(*seat)) []tree.Move {
+	moves := c.displace(s, tell)
 	g := s.grove
 	delete(g.seats, s.session.vm)
 	delete(s.session.seats, g.key.Function)
@@ -112,13 +115,12 @@ func (c *Coordinator) forgetEmpty(g *grove) {
 
 // changed tells the VMs that moved, their old and new upstreams, and all
 // below them, whose ancestors are others now.
-func (c *Coordinator) changed(g *grove, moves []tree.Move, joined, left tree.VM) {
+func (g *grove) changed(moves []tree.Move, tell func(*seat)) {
 	for _, m := range moves {
-		g.tell(g.seats[m.Old])
-		g.tell(g.seats[m.New])
-		g.tellBelow(m.VM, m.Stripe)
+		tell(g.seats[m.Old])
+		tell(g.seats[m.New])
+		g.tellBelow(m.VM, m.Stripe, tell)
 	}
-	c.note(g, moves, joined, left)
 }
 
 // note hands a change on to watchers and journal.
@@ -130,22 +132,23 @@ func (c *Coordinator) note(g *grove, moves []tree.Move, joined, left tree.VM) {
 }
 
 // tell makes the session of s send its place. s may be nil: the origin.
-func (g *grove) tell(s *seat) {
-	if s != nil && g.tree.Has(s.session.vm) {
-		s.session.post(g.key.Function, nil)
+func (c *Coordinator) tell(s *seat) {
+	if s == nil || !s.placed() {
+		return
 	}
+	s.session.post(s.grove.key.Function, nil)
 }
 
 // tellBelow tells vm and all that read stripe through it, once a change.
-func (g *grove) tellBelow(vm tree.VM, stripe int) {
+func (g *grove) tellBelow(vm tree.VM, stripe int, tell func(*seat)) {
 	s := g.seats[vm]
 	stamp := g.epoch()<<1 | uint64(stripe)
 	if s == nil || s.stamp == stamp {
 		return
 	}
 	s.stamp = stamp
-	g.tell(s)
+	tell(s)
 	for _, d := range g.tree.Downstream(vm, stripe) {
-		g.tellBelow(d, stripe)
+		g.tellBelow(d, stripe, tell)
 	}
 }

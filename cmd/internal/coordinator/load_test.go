@@ -143,7 +143,7 @@ func percentile(d []time.Duration, p int) time.Duration {
 }
 
 func TestCO02_ParallelJoinsAndLeaves(t *testing.T) {
-	cr := newCrowd(t, 10, Options{})
+	cr := newCrowd(t, 100, Options{})
 	const joins, leaves = 1000, 300
 	vms := make([]*attendee, joins)
 	took := make([]time.Duration, joins)

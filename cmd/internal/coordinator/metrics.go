@@ -30,7 +30,7 @@ func newMetrics() metrics {
 			Name: "faasnet_tree_reports_total", Help: "Reports of failing neighbours, by fault.",
 		}, []string{"fault"}),
 		answer: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "faasnet_tree_answer_seconds", Help: "From the receipt of a join to the making of its assignment.",
+			Name: "faasnet_tree_answer_seconds", Help: "From the receipt of a join until its assignment is sent.",
 			Buckets: prometheus.ExponentialBuckets(0.0001, 4, 9), // 0.1 ms to 6.6 s
 		}),
 	}

@@ -12,17 +12,18 @@ import (
 	"github.com/faasnet/faasnet/treeclient/treepb"
 )
 
-// news takes what a VM must be told. Assignments have no token yet.
-func (c *Coordinator) news(s *session) []*treepb.ToVM {
+// news takes what a VM must be told. Assignments have no token yet. asked is when
+// the places were asked for that are told for the first time.
+func (c *Coordinator) news(s *session) (out []*treepb.ToVM, asked []time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	out := make([]*treepb.ToVM, 0, len(s.news))
+	out = make([]*treepb.ToVM, 0, len(s.news))
 	for f, m := range s.news {
-		if at := s.seats[f]; m == nil && at != nil && at.grove.tree.Has(s.vm) {
+		if at := s.seats[f]; m == nil && at != nil && at.placed() {
 			m = &treepb.ToVM{Message: &treepb.ToVM_Assignment{Assignment: at.assignment()}}
 			if !at.answered {
 				at.answered = true
-				c.metrics.answer.Observe(time.Since(at.joined).Seconds())
+				asked = append(asked, at.joined)
 			}
 		}
 		if m != nil {
@@ -30,7 +31,7 @@ func (c *Coordinator) news(s *session) []*treepb.ToVM {
 		}
 	}
 	clear(s.news)
-	return out
+	return out, asked
 }
 
 // functionsOf returns the functions in which the VM has a seat.
@@ -50,7 +51,7 @@ func (c *Coordinator) again(s *session, functions []string) {
 	defer c.mu.Unlock()
 	for _, f := range functions {
 		if at := s.seats[f]; at != nil && s.news[f] == nil {
-			at.grove.tell(at)
+			c.tell(at)
 		}
 	}
 }
@@ -77,7 +78,7 @@ func (at *seat) assignment() *treepb.Assignment {
 }
 
 // peer returns a VM of the tree as others know it.
-func (g *grove) peer(vm tree.VM) *treepb.Peer { return g.seats[vm].session.peer() }
+func (g *grove) peer(vm tree.VM) *treepb.Peer { return g.seats[vm].session.peer }
 
 // tokens signs for one VM. It belongs to the goroutine that speaks to it.
 type tokens struct {

@@ -24,7 +24,7 @@ func (c *Coordinator) join(s *session, j *treepb.Join, now time.Time) {
 	}
 	if owner := c.opts.Journal.Owner(k, j.Unreachable); owner != "" {
 		if at := s.seats[j.Function]; at != nil {
-			c.free(at)
+			c.free(at, c.tell)
 		}
 		s.redirect(j.Function, owner)
 		return
@@ -36,7 +36,7 @@ func (c *Coordinator) join(s *session, j *treepb.Join, now time.Time) {
 			s.refuse(j.Function, reported, treepb.Refusal_AGAIN_WAIT)
 			return
 		}
-		at.grove.tell(at)
+		c.tell(at)
 		return
 	}
 	if len(s.seats) >= c.opts.MaxFunctions {
@@ -69,7 +69,7 @@ func (c *Coordinator) drop(s *session, why error) {
 		return
 	}
 	for _, at := range s.seats {
-		c.free(at)
+		c.free(at, c.tell)
 	}
 	delete(c.sessions, s.member)
 	s.end(why)

@@ -77,7 +77,7 @@ func (c *Coordinator) suspend(at *seat, by tree.VM, now time.Time) {
 		b.parole = 0
 	}
 	b.by, b.at = by, now
-	c.displace(at)
+	c.displace(at, c.tell)
 	at.suspended = now
 	c.suspended[at] = true
 	at.session.refuse(at.grove.key.Function, reported, treepb.Refusal_AGAIN_WAIT)

@@ -80,7 +80,7 @@ func (f scheduler) Delete(_ context.Context, r *treepb.PlaceRequest) (*treepb.De
 	if at == nil {
 		return nil, errgrpc.ToGRPC(fmt.Errorf("VM %q has no place in %s: %w", vm, k.Function, errdefs.ErrNotFound))
 	}
-	moves := c.free(at)
+	moves := c.free(at, c.tell)
 	at.session.refuse(k.Function, "taken out by the scheduler", treepb.Refusal_AGAIN_NEVER)
 	return &treepb.DeleteResponse{Epoch: at.grove.epoch(), Moves: wireMoves(moves)}, nil
 }

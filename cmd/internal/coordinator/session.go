@@ -17,6 +17,7 @@ type session struct {
 	member
 	address string
 	end     context.CancelCauseFunc // ends the stream
+	peer    *treepb.Peer            // as others know it; never changed
 	wake    chan struct{}           // has room for one: there is news
 
 	// Guarded by Coordinator.mu.
@@ -36,6 +37,7 @@ type session struct {
 func newSession(m member, address string, end context.CancelCauseFunc, now time.Time) *session {
 	return &session{
 		member: m, address: address, end: end,
+		peer:  &treepb.Peer{Vm: string(m.vm), Address: address},
 		wake:  make(chan struct{}, 1),
 		seats: map[string]*seat{}, news: map[string]*treepb.ToVM{},
 		heard: now, busy: now,
@@ -57,6 +59,21 @@ func (s *session) post(function string, m *treepb.ToVM) {
 		return
 	}
 	s.news[function] = m
+	s.stir()
+}
+
+// later has the VM hear of its place when it is stirred, and reports whether it
+// would not hear of it anyway. Whoever calls it stirs.
+func (s *session) later(function string) bool {
+	if _, hears := s.news[function]; hears || len(s.news) >= maxNews {
+		return false
+	}
+	s.news[function] = nil
+	return true
+}
+
+// stir has the VM hear what there is to say.
+func (s *session) stir() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
@@ -75,12 +92,7 @@ func (s *session) redirect(function, address string) {
 	}})
 }
 
-func (s *session) peer() *treepb.Peer {
-	return &treepb.Peer{Vm: string(s.vm), Address: s.address}
-}
-
-// seat is one VM in one function. It is placed when the grove's tree has the
-// VM.
+// seat is one VM in one function.
 type seat struct {
 	session *session
 	grove   *grove
@@ -95,3 +107,6 @@ type seat struct {
 	answered bool   // its place has been told
 	inserted bool   // by the scheduler, and the VM has not asked so far
 }
+
+// placed reports whether it has a place in the tree.
+func (s *seat) placed() bool { return s.grove.tree.Has(s.session.vm) }

@@ -24,7 +24,7 @@ func (c *Coordinator) Tree(k Key) *treepb.Tree {
 	}
 	for _, r := range rows {
 		n := &treepb.Node{
-			Peer: r.session.peer(), Blocks: r.blocks, Joined: timestamppb.New(r.joined),
+			Peer: r.session.peer, Blocks: r.blocks, Joined: timestamppb.New(r.joined),
 			Upstreams: make([]string, t.Stripes), Depths: make([]uint32, t.Stripes),
 			RelayedBytes: r.load.RelayedBytes, ReadBytes: r.load.ReadBytes, Children: r.load.Children,
 		}

@@ -37,7 +37,7 @@ func (c *Coordinator) sweep(ctx context.Context, now time.Time) {
 			silent++
 		case now.Sub(s.busy) > c.opts.Idle:
 			for f, at := range s.seats {
-				c.free(at)
+				c.free(at, c.tell)
 				s.refuse(f, "idle", treepb.Refusal_AGAIN_ACTIVE)
 			}
 		}

@@ -1,0 +1,72 @@
+package coordinator
+
+import (
+	"context"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/faasnet/faasnet/treeclient/treepb"
+)
+
+func TestStreamsOfOneConnectionAreBounded(t *testing.T) {
+	inBubble(t, func(w *world) {
+		t := w.t
+		w.serve(home, Options{})
+		conn, err := w.net.Dial(home)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		vms := treepb.NewMembershipClient(conn)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		for range maxStreams {
+			if _, err := vms.Attend(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		late, stop := context.WithTimeout(t.Context(), time.Second)
+		defer stop()
+		if _, err := vms.Attend(late); status.Code(err) != codes.DeadlineExceeded {
+			t.Errorf("one stream too many: %v", err)
+		}
+	})
+}
+
+// lines is a log in memory.
+type lines struct {
+	mu sync.Mutex
+	strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.Builder.Write(p)
+}
+
+func TestRefusedVMsDoNotFillTheLog(t *testing.T) {
+	var logged lines
+	logrus.SetOutput(&logged)
+	defer logrus.SetOutput(io.Discard)
+	inBubble(t, func(w *world) {
+		w.serve(home, Options{})
+		for range 100 {
+			if _, _, err := w.raw("10.9.0.1:1", &treepb.Hello{Protocol: 9, Vm: "a", Address: "10.9.0.1:7000"}); err == nil {
+				w.t.Fatal("welcomed")
+			}
+		}
+	})
+	logged.mu.Lock()
+	defer logged.mu.Unlock()
+	if n := strings.Count(logged.String(), "VM refused"); n == 0 || n > 20 {
+		t.Errorf("%d lines for 100 VMs that were refused, want 1 to 20", n)
+	}
+}
