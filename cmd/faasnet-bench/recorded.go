@@ -82,7 +82,7 @@ func (s *site) record(ctx context.Context, h *lab.Host, r *lab.Registry, image, 
 	defer func() { err = errors.Join(err, w.close()) }()
 	argv := []string{"record", "--address", w.Address(), "--namespace", w.namespace, "--quiet", "--out", file}
 	if images.IsName(image) {
-		argv = append(argv, "--until", lab.Ready)
+		argv = append(argv, "--until", lab.Ready, "--timeout", "10m")
 	}
 	_, err = h.Run(ctx, filepath.Join(s.Tools().Product, "faasnet"), append(argv, src)...)
 	return file, err

@@ -28,6 +28,11 @@ func TestNamesAreThoseOfTheResults(t *testing.T) {
 	if want := strings.Fields("overlayfs erofs stargz stargz-nobg soci faasnet-notree faasnet floor"); !slices.Equal(names, want) {
 		t.Errorf("got %q, want %q", names, want)
 	}
+	for _, s := range All() {
+		if lazy := s.Ours || strings.HasPrefix(s.Name, "stargz") || s.Name == "soci"; s.Lazy != lazy {
+			t.Errorf("%s is lazy: %v", s.Name, s.Lazy)
+		}
+	}
 	if _, err := Find("kraken"); err == nil {
 		t.Error("found what is not there")
 	}
