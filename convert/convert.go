@@ -87,7 +87,7 @@ type StartReport struct {
 	DiffID   digest.Digest `json:"diff_id"`
 	Files    int           `json:"files"`     // hard links of one count once
 	Unknown  int           `json:"unknown"`   // paths of the record that are no files of the image
-	Little   int           `json:"little"`    // large files left out: less than half of them is used
+	Little   int           `json:"little"`    // large files left out: less than a third of them is used
 	Other    int           `json:"other"`     // files left out: a copy would not be the same
 	BytesTar int64         `json:"bytes_tar"` // tar stream
 	BytesOut int64         `json:"bytes_out"` // blob

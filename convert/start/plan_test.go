@@ -84,12 +84,12 @@ func TestPlan(t *testing.T) {
 func TestPlanLeavesOutWhatIsLittleUsed(t *testing.T) {
 	const size = 1 << 20
 	var l indextest.Tar
-	for _, name := range []string{"little", "half", "unknown"} {
+	for _, name := range []string{"little", "third", "unknown"} {
 		l.Add(hdr{Name: name, Body: strings.Repeat("x", size)})
 	}
 	l.Add(hdr{Name: "small", Body: strings.Repeat("x", size-1)})
-	r := record("little", "half", "unknown", "small")
-	for i, used := range []int64{size/2 - 1, size / 2, -1, 1} {
+	r := record("little", "third", "unknown", "small")
+	for i, used := range []int64{size/3 - 1, size / 3, -1, 1} {
 		if used >= 0 {
 			r[i].Used = &used
 		}
@@ -99,7 +99,7 @@ func TestPlanLeavesOutWhatIsLittleUsed(t *testing.T) {
 	for _, f := range p.Copies() {
 		names = append(names, f.Path)
 	}
-	if want := []string{"half", "unknown", "small"}; !slices.Equal(names, want) || p.Little != 1 {
+	if want := []string{"third", "unknown", "small"}; !slices.Equal(names, want) || p.Little != 1 {
 		t.Errorf("files are %q, %d left out, want %q", names, p.Little, want)
 	}
 }
