@@ -28,6 +28,10 @@ import (
 // stopTimeout bounds the wait for calls that are being served when a signal comes.
 const stopTimeout = 5 * time.Second
 
+// apiWorkers are goroutines that serve calls of containerd one after the other, so that each call does not grow the stack of a new one. More
+// calls at a time get one each.
+const apiWorkers = 4
+
 // serve runs the daemon until ctx ends. It removes no snapshot and unmounts
 // nothing that is in use: containers outlive it.
 func serve(ctx context.Context, address, root string, cfg *config.Config) (err error) {
@@ -89,7 +93,7 @@ func pages(h http.Handler) func(context.Context, net.Listener) error {
 
 // serveAPI serves containerd until ctx ends, and then lets calls end that are under way.
 func serveAPI(ctx context.Context, l net.Listener, sn snapshots.Snapshotter, alive *obs.Health) error {
-	server := grpc.NewServer()
+	server := grpc.NewServer(grpc.NumStreamWorkers(apiWorkers))
 	snapshotsapi.RegisterSnapshotsServer(server, snapshotservice.FromSnapshotter(sn))
 	healthy := health.NewServer()
 	healthapi.RegisterHealthServer(server, healthy)
