@@ -42,12 +42,12 @@ func (m *image) drop(is func(ocispec.Descriptor) bool, createdBy string) {
 	}
 }
 
-// settleStart leaves the mark of a start layer to the topmost layer, index
-// layers aside: below others, as in an image that was built on a converted one,
-// it is a layer like any other.
-func (m *image) settleStart() {
-	for i, l := range m.manifest.Layers {
-		if isStartLayer(l) && i < len(m.manifest.Layers)-1 {
+// unmarkStart takes the mark of a start layer from the n lowest layers: below
+// others, as in an image that was built on a converted one, or without an index
+// layer it is a layer like any other.
+func (m *image) unmarkStart(n int) {
+	for i, l := range m.manifest.Layers[:n] {
+		if isStartLayer(l) {
 			m.manifest.Layers[i].Annotations = maps.Clone(l.Annotations)
 			delete(m.manifest.Layers[i].Annotations, layer.LabelStart)
 		}

@@ -94,7 +94,7 @@ func (c *Converter) finish(ctx context.Context, cs content.Store, old ocispec.De
 	if c.o.Record != nil {
 		img.drop(isStartLayer, createdStart)
 	}
-	img.settleStart()
+	img.unmarkStart(max(0, len(img.manifest.Layers)-1))
 	for _, l := range img.manifest.Layers {
 		if _, ok := c.reusable(l.Annotations); !ok {
 			none := "no index layer"
@@ -102,6 +102,7 @@ func (c *Converter) finish(ctx context.Context, cs content.Store, old ocispec.De
 				none = "neither a start layer nor an index layer"
 			}
 			c.o.Progress.Warn(fmt.Sprintf("manifest %s: layer %s of type %s cannot be converted: the image gets %s", old.Digest, l.Digest, l.MediaType, none))
+			img.unmarkStart(len(img.manifest.Layers))
 			return c.store(ctx, cs, desc, img)
 		}
 	}

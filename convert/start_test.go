@@ -179,9 +179,13 @@ func TestNoStartLayerOnForeignLayers(t *testing.T) {
 	cs := newStore(t)
 	src := imagetest.Put(t, cs, imagetest.Image{Layers: []imagetest.Layer{{Tar: tarOf(1, 2, 10)}, {Tar: tarOf(2, 2, 10), MediaType: images.MediaTypeDockerSchema2LayerForeignGzip}}})
 	var r reports
-	_, m := mustConvert(t, cs, src, convert.Options{Record: recordOf("d1/f0"), Progress: &r})
+	out, m := mustConvert(t, cs, src, convert.Options{Record: recordOf("d1/f0"), Progress: &r})
 	if len(m.Layers) != 2 || len(starts(m)) != 0 {
 		t.Errorf("layers are %+v", m.Layers)
+	}
+	m.Layers[0].Annotations[layer.LabelStart] = "true"
+	if again, _ := mustConvert(t, cs, imagetest.JSON(t, cs, ocispec.MediaTypeImageManifest, m), convert.Options{}); again.Digest != out.Digest {
+		t.Errorf("without an index layer a start layer stays one")
 	}
 	if len(r.warned) != 1 || !strings.Contains(r.warned[0], "neither a start layer nor an index layer") {
 		t.Errorf("warnings are %q", r.warned)

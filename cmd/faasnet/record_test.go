@@ -135,6 +135,10 @@ printf REA; printf 'DY\n'; busybox sleep 1; busybox cat last`
 	if len(v.Layers) != 4 || v.Layers[2].Kind != "start" || v.Layers[2].Digest != s.Start[0].Target {
 		t.Errorf("layers are %+v", v.Layers)
 	}
+	inside := decode[summary](t, first(faasnet(t, 0, "convert", "-q", "--json", "--address", address, "--record-in", file, "containerd://"+image, "containerd://docker.io/library/lazy:1")))
+	if inside.Digest != s.Digest {
+		t.Errorf("in containerd the image becomes %s, elsewhere %s", inside.Digest, s.Digest)
+	}
 	if err := os.WriteFile(file, []byte(string(before)+"{\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
