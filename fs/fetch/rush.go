@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync/atomic"
 	"time"
+
+	"github.com/faasnet/faasnet/fs/block"
 )
 
 const (
@@ -17,9 +19,10 @@ const (
 // rush is one Layer.Rush. Its fields are of the loop unless they say otherwise.
 type rush struct {
 	l       *Layer
-	window  window
+	origin  line
+	peers   line
 	running int
-	next    time.Time // no block is asked for before
+	pause   time.Time // after a failure; no block is asked for before
 	failed  int       // blocks in a row
 	err     error
 	ended   chan outcome
@@ -27,9 +30,24 @@ type rush struct {
 	full    atomic.Bool // what comes is not kept
 }
 
+// line is what a rush has under way from the origin, or from peers.
+type line struct {
+	window  window
+	running int
+	next    time.Time // no block is asked for before
+}
+
+// peerWindow is how many blocks a rush asks peers for at a time. How long one of
+// them takes says little of the way to the peer: it may be pushed at the same
+// moment, or be one that the peer itself waits for. With 8, what was read on demand
+// meanwhile took twice as long in a fleet of 16 as with 2, and nobody was ready
+// sooner unless a round trip was 20 ms (cmd/internal/sim, TestStartLayerIsFlat).
+const peerWindow = 4
+
 // outcome is how the fetch of one block ended.
 type outcome struct {
 	number  int
+	line    *line
 	took    time.Duration
 	started bool // the flight was ours
 	err     error
@@ -44,7 +62,10 @@ type outcome struct {
 // blocks it asked for. The caller has the layer open.
 func (l *Layer) Rush(ctx context.Context, limit int64) (asked int, err error) {
 	most := aheadSlots * l.fetcher.opts.BlobSlots
-	r := &rush{l: l, window: newWindow(most), ended: make(chan outcome, most), here: make(chan int, l.table.Len())}
+	r := &rush{
+		l: l, origin: line{window: newWindow(most)}, peers: line{window: window{size: min(peerWindow, most)}},
+		ended: make(chan outcome, 2*most), here: make(chan int, l.table.Len()),
+	}
 	ctx = WithPriority(ctx, Order)
 	decoded := make(chan struct{})
 	go func() {
@@ -54,8 +75,12 @@ func (l *Layer) Rush(ctx context.Context, limit int64) (asked int, err error) {
 		}
 	}()
 	over := false
-	for i := 0; i < l.table.Len() && r.room(ctx); i++ {
+	for i := range l.table.Len() {
 		ref := l.table.Ref(l.id.Blob, i)
+		line := r.line(ref)
+		if !r.room(ctx, line) {
+			break
+		}
 		if flat, err := l.file(); err == nil && flat.Has(i) {
 			continue
 		}
@@ -68,7 +93,7 @@ func (l *Layer) Rush(ctx context.Context, limit int64) (asked int, err error) {
 			break
 		}
 		asked++
-		r.fetch(ctx, i)
+		r.fetch(ctx, i, line)
 	}
 	for r.running > 0 {
 		r.note(<-r.ended)
@@ -84,12 +109,25 @@ func (l *Layer) Rush(ctx context.Context, limit int64) (asked int, err error) {
 	return asked, r.err
 }
 
-// room waits until one more block may be fetched. false means that none may.
-func (r *rush) room(ctx context.Context) bool {
+// line returns where a block will come from, as it looks now.
+func (r *rush) line(ref block.Ref) *line {
+	if up := r.l.fetcher.opts.Upstreams; up != nil && len(up.Sources(ref)) > 0 {
+		return &r.peers
+	}
+	return &r.origin
+}
+
+// room waits until one more block may be fetched over a line. false means that
+// none may.
+func (r *rush) room(ctx context.Context, l *line) bool {
 	for {
 		var now <-chan time.Time
-		if r.running < r.window.size {
-			now = time.After(time.Until(r.next))
+		if l.running < l.window.size {
+			at := l.next
+			if r.pause.After(at) {
+				at = r.pause
+			}
+			now = time.After(time.Until(at))
 		}
 		select {
 		case o := <-r.ended:
@@ -105,31 +143,31 @@ func (r *rush) room(ctx context.Context) bool {
 // note takes the end of a fetch.
 func (r *rush) note(o outcome) {
 	r.running--
+	o.line.running--
 	switch {
 	case errors.Is(o.err, errClosed):
-		r.failed, r.err, r.next = rushFailures, o.err, time.Time{}
+		r.failed, r.err, r.pause = rushFailures, o.err, time.Time{}
 	case o.err != nil:
 		r.failed++
-		r.err, r.next = o.err, time.Now().Add(rushPause)
+		r.err, r.pause = o.err, time.Now().Add(rushPause)
 	default:
 		r.failed, r.err = 0, nil
-		if o.started {
-			r.window.took(o.took)
+		if o.started && o.line == &r.origin {
+			r.origin.window.took(o.took)
 		}
 		r.here <- o.number
 	}
 }
 
 // fetch begins to bring one block into the store, which ends with ctx.
-func (r *rush) fetch(ctx context.Context, i int) {
+func (r *rush) fetch(ctx context.Context, i int, l *line) {
 	f, ref, began := r.l.fetcher, r.l.table.Ref(r.l.id.Blob, i), time.Now()
 	r.running++
-	if next := began.Add(r.window.pace()); next.After(r.next) {
-		r.next = next
-	}
+	l.running++
+	l.next = began.Add(l.window.pace())
 	w, started, err := f.flights.join(ctx, ref.Sum, ref, Order, f.fly)
 	if err != nil {
-		r.ended <- outcome{number: i, err: err}
+		r.ended <- outcome{number: i, line: l, err: err}
 		return
 	}
 	r.l.stats.ahead.Add(1)
@@ -140,7 +178,7 @@ func (r *rush) fetch(ctx context.Context, i int) {
 			b.release()
 			r.l.stats.fetched(ref.Size)
 		}
-		r.ended <- outcome{i, time.Since(began), started, err}
+		r.ended <- outcome{i, l, time.Since(began), started, err}
 	}()
 }
 

@@ -119,6 +119,7 @@ func TestRushYields(t *testing.T) {
 			_, err := l.Rush(t.Context(), everything)
 			rushed <- err
 		}()
+		synctest.Wait()
 		beside.Fill()
 		time.Sleep(500 * time.Millisecond)
 		alone := time.Duration(size) * time.Second / rate
