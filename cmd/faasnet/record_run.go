@@ -177,7 +177,7 @@ func (r *recording) lower(ctx context.Context, f func(root string) error) (err e
 	}()
 	restore, err := lessReadahead(mounts)
 	if err != nil {
-		return fmt.Errorf("readahead: %w", err)
+		fmt.Fprintf(r.stderr, "faasnet: warning: large files may look more used than they are: readahead: %v\n", err)
 	}
 	defer func() { err = errors.Join(err, restore()) }()
 	var failed error // mount wraps it in words of its own
