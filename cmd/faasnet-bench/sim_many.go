@@ -17,7 +17,7 @@ func simManyCommand() *cli.Command {
 			&cli.Float64Flag{Name: "starts", Value: 2.5, Usage: "`NUMBER` of starts on each VM"},
 			&cli.StringFlag{Name: "image", Value: "paper-428", Usage: "`IMAGE`: paper-428, paper, or a test image"},
 			&cli.IntFlag{Name: "live", Value: 128, Usage: "most `VMS` that the product's code runs on; more are computed by rule"},
-			&cli.IntSliceFlag{Name: "check", Value: cli.NewIntSlice(64, 128), Usage: "`NUMBER` of VMs with which the rule is held to the product's code"},
+			&cli.IntSliceFlag{Name: "check", Value: cli.NewIntSlice(8, 32, 128), Usage: "`NUMBER` of VMs with which the rule is held to the product's code"},
 			systemsFlag("faasnet", "faasnet-one-tree"),
 		),
 		Action: func(c *cli.Context) error {

@@ -40,7 +40,8 @@ type Host struct {
 
 // link is one direction of a host's line. Who sends takes its turn.
 type link struct {
-	rate  int64 // bytes a second; 0: no limit
+	rate  int64     // bytes a second; 0: no limit
+	from  time.Time // since when it is busy without a pause, or will be
 	free  time.Time
 	bytes int64
 }
@@ -54,6 +55,8 @@ func (l *link) take(when time.Time, n int) time.Time {
 	}
 	if l.free.After(when) {
 		when = l.free
+	} else if when.Sub(l.free) > time.Microsecond {
+		l.from = when
 	}
 	l.free = when.Add(l.takes(n))
 	return l.free
@@ -96,6 +99,16 @@ func (h *Host) Bytes() (sent, received int64) {
 	defer h.net.mu.Unlock()
 	return h.up.bytes, h.down.bytes
 }
+
+// Busy reports whether something is on its way out of the host, and into it.
+func (h *Host) Busy() (up, down bool) {
+	h.net.mu.Lock()
+	defer h.net.mu.Unlock()
+	now := time.Now()
+	return h.up.busy(now), h.down.busy(now)
+}
+
+func (l *link) busy(now time.Time) bool { return l.free.After(now) && !l.from.After(now) }
 
 // Kill ends all connections of the host, and refuses new ones until Revive.
 func (h *Host) Kill() {

@@ -66,6 +66,9 @@ var errWrong = errors.New("wrong bytes")
 // view reads one span and checks it.
 func (c *container) view(ctx context.Context, s span) error {
 	began := time.Now()
+	if waits := c.v.w.o.hooks.waits; waits != nil {
+		defer waits(c, s)()
+	}
 	err := c.check(ctx, s)
 	d := time.Since(began)
 	c.v.ownReads.Add(int64(s.n))

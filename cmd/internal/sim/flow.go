@@ -31,12 +31,13 @@ type flowVM struct {
 	upFree   float64 // when its links are
 	downFree float64
 	core     [2]float64
-	starts   []float64 // where each start on it is
-	ask      float64   // for the block that is looked at
-	wanted   float64   // when a start wanted the one before
-	first    float64   // piece of the block is there
-	here     float64   // all of the block is
-	seen     float64   // the first block of all was there
+	starts   []float64  // where each start on it is
+	needs    []float64  // what each has to compute before it goes on
+	ask      float64    // for the block that is looked at
+	got      [8]float64 // when a start had got each of the last blocks of its run
+	first    float64    // piece of the block is there
+	here     float64    // all of the block is
+	seen     float64    // the first block of all was there
 }
 
 // Flow gives the figures of a burst with a tree by rule.
@@ -46,17 +47,19 @@ func (b Burst) Flow() (f Figures, err error) {
 	}
 	b.Starts = cmp.Or(b.Starts, b.VMs)
 	w := &flow{b: b, vms: make([]flowVM, b.VMs), lag: latency.Seconds(), rate: float64(b.Rate) / 8}
+	w.begin()
 	if err := w.plant(&f); err != nil {
 		return f, err
 	}
-	w.begin()
 	w.block(0, max(1, b.Image.Section), w.create)
 	if b.Image.Blocks == 0 {
 		w.begun()
 	}
-	for i, at := range b.Image.places() {
-		w.aheadOf(at)
-		w.block(i%w.stripes, b.Image.Block, w.read)
+	for _, run := range b.Image.runs() {
+		for place, number := range run {
+			w.aheadOf(place)
+			w.block(number%w.stripes, b.Image.Block, func(v *flowVM) { w.read(v, place) })
+		}
 	}
 	for i := range b.Starts {
 		v := i % b.VMs
@@ -66,14 +69,20 @@ func (b Burst) Flow() (f Figures, err error) {
 	return f, nil
 }
 
-// plant makes the tree.
+// plant makes the tree. Who has pulled first joins first: the fewer starts a VM
+// has, the nearer it is to the root.
 func (w *flow) plant(f *Figures) error {
 	t, err := tree.New(w.b.Form)
 	if err != nil {
 		return err
 	}
 	name := func(i int) tree.VM { return tree.VM(strconv.Itoa(i)) }
-	for i := range w.vms {
+	joining := make([]int, len(w.vms))
+	for i := range joining {
+		joining[i] = i
+	}
+	slices.SortStableFunc(joining, func(a, b int) int { return cmp.Compare(w.vms[a].ask, w.vms[b].ask) })
+	for _, i := range joining {
 		if _, err := t.Insert(name(i)); err != nil {
 			return err
 		}
@@ -114,7 +123,7 @@ func (w *flow) plant(f *Figures) error {
 func (w *flow) begin() {
 	for i := range w.b.Starts {
 		v := &w.vms[i%len(w.vms)]
-		v.starts = append(v.starts, 0)
+		v.starts, v.needs = append(v.starts, 0), append(v.needs, 0)
 	}
 	for i := range w.vms {
 		w.vms[i].pass(w.b.Start.Pull)
@@ -124,7 +133,7 @@ func (w *flow) begin() {
 
 // pass passes a phase of all starts on a VM.
 func (v *flowVM) pass(p Phase) {
-	longer := max(p.Wall, p.CPU*float64(len(v.starts))/float64(len(v.core)))
+	longer := p.Wall + p.CPU*max(0, float64(len(v.starts))/float64(len(v.core))-1)
 	for i := range v.starts {
 		v.starts[i] += longer
 	}
@@ -143,6 +152,36 @@ func (v *flowVM) compute(then, long float64) float64 {
 	}
 	*c = max(*c, then) + long
 	return *c
+}
+
+// takeTurns has all starts compute what they need, each from when it is ready to.
+func (v *flowVM) takeTurns() {
+	for {
+		next := -1
+		for i, need := range v.needs {
+			if need > 0 && (next < 0 || v.starts[i] < v.starts[next]) {
+				next = i
+			}
+		}
+		if next < 0 {
+			return
+		}
+		step := min(v.needs[next], turn.Seconds())
+		v.starts[next] = v.compute(v.starts[next], step)
+		v.needs[next] -= step
+	}
+}
+
+// queue is how long who has something to compute then waits for a core: those who
+// start functions take turns on them.
+func (v *flowVM) queue(then float64) float64 {
+	for _, c := range v.core {
+		if c <= then {
+			return 0
+		}
+	}
+	ahead := len(v.starts) - len(v.core)
+	return turn.Seconds() / float64(len(v.core)) * (float64(ahead) + 2./3)
 }
 
 // block brings one block down a stripe and has all VMs go on with it.
@@ -172,11 +211,15 @@ func (w *flow) block(stripe int, size int64, goOn func(*flowVM)) {
 			whole = w.registry
 		}
 		tail := share*float64(min(size, w.b.piece()))/w.rate + w.lag
-		v.first = start + tail
-		v.downFree = max(v.downFree, start) + long
-		v.here = max(v.downFree+w.lag, start+share*long+w.lag, whole+tail)
 		work := float64(size) * (w.b.Costs.Receive + w.b.Costs.Send*float64(len(v.down[stripe])))
-		v.here = max(v.here, v.compute(v.first, work))
+		turns := 0.0
+		if work > 0 {
+			turns = v.queue(start + tail)
+		}
+		v.first = start + tail + turns
+		v.downFree = max(v.downFree, start) + long
+		v.here = max(v.downFree+w.lag+turns, start+share*long+w.lag+turns, whole+tail+turns, v.first+work)
+		v.compute(v.first, work)
 		goOn(v)
 	}
 }
@@ -198,36 +241,35 @@ func (w *flow) begun() {
 }
 
 // read has the starts of a VM read the block that is there.
-func (w *flow) read(v *flowVM) {
+func (w *flow) read(v *flowVM, place int) {
 	n := float64(w.b.Image.Blocks)
 	cpu := (w.b.Start.Run.CPU + w.b.Start.Serve) / n
 	wait := max(0, w.b.Start.Run.Wall-w.b.Start.Run.CPU) / n
 	decode := w.b.Costs.Decode * BlockSize
-	v.seen, v.wanted = cmp.Or(v.seen, v.here), slices.Min(v.starts)
+	v.seen = cmp.Or(v.seen, v.here)
+	v.got[place%len(v.got)] = max(v.here, slices.Min(v.starts))
 	for i := range v.starts {
-		v.starts[i] = v.compute(max(v.starts[i], v.here), cpu+decode) + wait
-		decode = 0
+		v.starts[i] = max(v.starts[i], v.here)
+		v.needs[i] = cpu
+	}
+	v.needs[0] += decode
+	v.takeTurns()
+	for i := range v.starts {
+		v.starts[i] += wait
 	}
 	v.ask = slices.Min(v.starts)
 }
 
-// aheadOf has VMs ask for a block when they want the one before, if it is read
-// ahead: the fourth of a run and those that follow.
+// aheadOf has VMs ask for a block ahead of their reader, as fetch does: the third
+// block of a run that it has got brings one more, the next two, and from then on it
+// is four blocks ahead.
 func (w *flow) aheadOf(place int) {
 	if place < 3 {
 		return
 	}
+	by := max(place-4, [...]int{2, 3, 3, 4, 4}[min(place-3, 4)])
 	for i := range w.vms {
-		w.vms[i].ask = min(w.vms[i].ask, w.vms[i].wanted)
+		v := &w.vms[i]
+		v.ask = min(v.ask, v.got[by%len(v.got)])
 	}
-}
-
-// places says of each block which one of its run it is.
-func (i Image) places() (out []int) {
-	for _, n := range i.layers() {
-		for k := range n {
-			out = append(out, k%cmp.Or(i.Run, n))
-		}
-	}
-	return out
 }

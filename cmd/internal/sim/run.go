@@ -18,10 +18,20 @@ const settle = time.Second
 // figures.
 func (b Burst) Run(t *testing.T) (f Figures) {
 	t.Helper()
+	return b.live(t, nil, nil)
+}
+
+// live lives through the burst. watch, if any, is given the world before its VMs,
+// and done is called when all starts have ended.
+func (b Burst) live(t *testing.T, watch func(*world), done func()) (f Figures) {
+	t.Helper()
 	b.Starts, b.Images, b.Scale = cmp.Or(b.Starts, b.VMs), cmp.Or(b.Images, 1), cmp.Or(b.Scale, 1)
 	began := time.Now()
 	images := b.images()
 	inWorld(t, b.fleet(images), func(w *world) {
+		if watch != nil {
+			watch(w)
+		}
 		vms := w.add(b.VMs)
 		time.Sleep(settle)
 		sent := w.egress()
@@ -32,6 +42,9 @@ func (b Burst) Run(t *testing.T) (f Figures) {
 			w.work.Go(func() { starts[i].do(b.Image.order(images[0])) })
 		}
 		w.work.Wait()
+		if done != nil {
+			done()
+		}
 		for _, s := range starts {
 			f.Starts = append(f.Starts, s.Begun)
 		}
@@ -130,18 +143,37 @@ func (i Image) layers() (out []int) {
 	return out
 }
 
-// order is the order in which a start reads the blocks of an image: runs of blocks
-// in any order, the same on all VMs.
-func (i Image) order(m *image) (out []span) {
-	var runs [][]span
-	for l := range m.layers {
-		blocks := m.part(l, m.layers[l].Table.BlockSize(), 1)
-		runs = append(runs, slices.Collect(slices.Chunk(blocks, cmp.Or(i.Run, len(blocks))))...)
+// runs are the numbers of the blocks that a start reads, counted over the image, run
+// by run: in any order, the same on all VMs.
+func (i Image) runs() (out [][]int) {
+	first := 0
+	for _, n := range i.layers() {
+		blocks := make([]int, n)
+		for k := range blocks {
+			blocks[k] = first + k
+		}
+		out = append(out, slices.Collect(slices.Chunk(blocks, cmp.Or(i.Run, n)))...)
+		first += n
 	}
 	if i.Run > 0 {
-		rand.New(rand.NewPCG(imageSeed, 0)).Shuffle(len(runs), func(a, b int) { runs[a], runs[b] = runs[b], runs[a] })
+		rand.New(rand.NewPCG(imageSeed, 0)).Shuffle(len(out), func(a, b int) { out[a], out[b] = out[b], out[a] })
 	}
-	return slices.Concat(runs...)
+	return out
+}
+
+// order is what a start reads of an image made so; nothing of one for a full pull.
+func (i Image) order(m *image) (out []span) {
+	var blocks []span
+	for l := range m.layers {
+		blocks = append(blocks, m.part(l, m.layers[l].Table.BlockSize(), 1)...)
+	}
+	if len(blocks) == 0 {
+		return nil
+	}
+	for _, number := range slices.Concat(i.runs()...) {
+		out = append(out, blocks[number])
+	}
+	return out
 }
 
 // String says what is simulated.

@@ -132,12 +132,18 @@ func (v *vm) wire(u *wiring) (err error) {
 	if err != nil {
 		return err
 	}
-	h, asks := v.w.o.hooks, fetch.Upstreams(u.relay)
+	h, asks, received := v.w.o.hooks, fetch.Upstreams(u.relay), u.relay.Received
 	if h.asks != nil {
 		asks = h.asks(v, u.relay)
 	}
+	if h.comes != nil {
+		received = func(ref block.Ref) {
+			h.comes(v, ref)
+			u.relay.Received(ref)
+		}
+	}
 	u.fetcher, err = fetch.New(u.store, func(digest.Digest) block.Source { return origin{v, blobs.(block.Streamer)} }, fetch.Options{
-		Upstreams: asks, OnReceive: u.relay.Received, OnTouch: u.catalog.Touched, NoFill: v.w.o.noFill,
+		Upstreams: asks, OnReceive: received, OnTouch: u.catalog.Touched, NoFill: v.w.o.noFill,
 	})
 	u.gives = u.fetcher
 	if h.gives != nil {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/faasnet/faasnet/cmd/internal/tree"
+	"github.com/faasnet/faasnet/fs/block"
 	"github.com/faasnet/faasnet/fs/fetch"
 	"github.com/faasnet/faasnet/fs/registry/registrytest"
 	"github.com/faasnet/faasnet/peer"
@@ -54,6 +55,8 @@ type hooks struct {
 	asks  func(*vm, *peer.Relay) fetch.Upstreams // whom its fetcher asks
 	gives func(*vm, peer.Blocks) peer.Blocks     // what its relay gives
 	moves func(*vm, treeclient.Place) bool       // whether it acts on a new place
+	waits func(*container, span) (done func())   // hears what a container reads
+	comes func(*vm, block.Ref)                   // hears of a block's first bytes
 }
 
 // world is a fleet in virtual time.
