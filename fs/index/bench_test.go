@@ -103,6 +103,17 @@ func BenchmarkDecode500k(b *testing.B) {
 	}
 }
 
+func BenchmarkCheck500k(b *testing.B) {
+	img, devices := image(b)
+	b.ReportAllocs()
+	b.ResetTimer()
+	for b.Loop() {
+		if err := index.Check(img, devices); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 func BenchmarkMerge500k(b *testing.B) {
 	img, devices := image(b)
 	tree, err := index.Decode(img, devices)

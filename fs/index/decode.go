@@ -6,12 +6,13 @@ import (
 	"math"
 
 	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
 )
 
 // Check says whether img may be mounted with devices of these lengths in
 // bytes. It trusts nothing in img; see Decode.
 func Check(img []byte, devices []int64) error {
-	_, err := Decode(img, devices)
+	_, err := decode(img, devices, false)
 	return err
 }
 
@@ -22,14 +23,19 @@ func Check(img []byte, devices []int64) error {
 // the tree larger than the image. The error matches errdefs.ErrDataLoss.
 //
 // Memory is bounded by a small multiple of len(img).
-func Decode(img []byte, devices []int64) (*Tree, error) {
-	d := &decoder{img: img, devices: devices, budget: int64(len(img)), seen: map[uint64]*decoded{}}
+func Decode(img []byte, devices []int64) (*Tree, error) { return decode(img, devices, true) }
+
+// decode makes the same checks whether the tree is kept or not.
+func decode(img []byte, devices []int64, keep bool) (*Tree, error) {
+	d := &decoder{img: img, devices: devices, keep: keep, budget: int64(len(img))}
 	root, err := d.super()
 	if err != nil {
 		return nil, fmt.Errorf("index: superblock: %w", err)
 	}
+	files := binary.LittleEndian.Uint64(img[superOffset+16:])
+	d.seen = make(map[uint64]*decoded, min(files, uint64(len(img))/inodeSize))
 	n, err := d.inode(root)
-	if err == nil && !n.IsDir() {
+	if err == nil && !n.isDir() {
 		err = corrupt("not a directory")
 	}
 	if err == nil {
@@ -38,13 +44,16 @@ func Decode(img []byte, devices []int64) (*Tree, error) {
 	if err != nil {
 		return nil, fmt.Errorf("index: root: %w", err)
 	}
-	if got, want := uint64(len(d.seen)), binary.LittleEndian.Uint64(img[superOffset+16:]); got != want {
-		return nil, fmt.Errorf("index: %w", corrupt("%d files, superblock says %d", got, want))
+	if got := uint64(len(d.seen)); got != files {
+		return nil, fmt.Errorf("index: %w", corrupt("%d files, superblock says %d", got, files))
 	}
 	for _, n := range d.seen {
-		if !n.IsDir() && uint64(n.Nlink) < n.refs {
-			return nil, fmt.Errorf("index: %w", corrupt("file %d has %d names and nlink %d", n.nid, n.refs, n.Nlink))
+		if !n.isDir() && uint64(n.nlink) < n.refs {
+			return nil, fmt.Errorf("index: %w", corrupt("file %d has %d names and nlink %d", n.nid, n.refs, n.nlink))
 		}
+	}
+	if !keep {
+		return nil, nil //nolint:nilnil // the verdict is the result
 	}
 	return &Tree{root: n.inode, devices: len(devices)}, nil
 }
@@ -52,17 +61,23 @@ func Decode(img []byte, devices []int64) (*Tree, error) {
 type decoder struct {
 	img     []byte
 	devices []int64
+	keep    bool  // the tree, else names and ranges are checked and forgotten
 	budget  int64 // bytes of img that inodes may still claim
 	seen    map[uint64]*decoded
+	scratch inode // where inodes are decoded that are not kept
 }
 
 // decoded is an inode with what the checks of the whole tree need.
 type decoded struct {
-	*inode
-	nid  uint64
-	refs uint64 // dirents other than "." and ".."
-	dir  []byte // of a directory: its dirents
+	*inode // not kept: of use while it is decoded only
+	nid    uint64
+	refs   uint64 // dirents other than "." and ".."
+	mode   uint32
+	nlink  uint32
+	dir    []byte // of a directory: its dirents
 }
+
+func (n *decoded) isDir() bool { return n.mode&unix.S_IFMT == unix.S_IFDIR }
 
 // super checks the superblock and the device table and returns the root's
 // number.

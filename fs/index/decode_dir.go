@@ -1,9 +1,9 @@
 package index
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
-	"strings"
 )
 
 // tree decodes what the directory dir holds and checks that the directories
@@ -12,20 +12,20 @@ func (d *decoder) tree(dir, parent *decoded, p string, depth int) error {
 	if depth > maxPath/2 {
 		return corrupt("%.80q: directories nest too deeply", p)
 	}
-	last := ""
-	dots := 0
-	err := walkDir(dir.dir, func(name string, nid uint64, kind byte) error {
-		if name <= last {
+	var last []byte
+	dots, subdirs := 0, uint32(0)
+	err := walkDir(dir.dir, func(name []byte, nid uint64, kind byte) error {
+		if bytes.Compare(name, last) <= 0 {
 			return corrupt("name %q after %q", name, last)
 		}
 		last = name
-		switch name {
+		switch string(name) {
 		case ".", "..":
 			want := dir
-			if name == ".." {
+			if len(name) == 2 {
 				want = parent
 			}
-			if dots++; nid != want.nid || kind != fileType(want.Mode) {
+			if dots++; nid != want.nid || kind != fileType(want.mode) {
 				return corrupt("%q is inode %d", name, nid)
 			}
 			return nil
@@ -34,43 +34,50 @@ func (d *decoder) tree(dir, parent *decoded, p string, depth int) error {
 		if err != nil {
 			return fmt.Errorf("%q: %w", name, err)
 		}
-		if kind != fileType(n.Mode) {
-			return corrupt("%q has type %d and mode %#o", name, kind, n.Mode)
+		if kind != fileType(n.mode) {
+			return corrupt("%q has type %d and mode %#o", name, kind, n.mode)
 		}
-		if n.refs++; n.IsDir() && (n.refs > 1 || n.nid == d.root()) {
+		if n.refs++; n.isDir() && (n.refs > 1 || n.nid == d.root()) {
 			return corrupt("%q: directory %d has two names", name, nid)
 		}
-		dir.names[name] = n.inode
+		if n.isDir() {
+			subdirs++
+		}
+		if d.keep {
+			dir.names[string(name)] = n.inode
+		}
 		return nil
 	})
 	if err == nil && dots != 2 {
 		err = corrupt("no \".\" or no \"..\"")
 	}
-	if err == nil && dir.Nlink != dir.subdirs()+2 {
-		err = corrupt("nlink %d with %d directories", dir.Nlink, dir.subdirs())
+	if err == nil && dir.nlink != subdirs+2 {
+		err = corrupt("nlink %d with %d directories", dir.nlink, subdirs)
 	}
 	if err != nil {
 		return fmt.Errorf("%q: %w", p, err)
 	}
-	dir.Nlink = 0
+	if d.keep {
+		dir.Nlink = 0
+	}
 	return d.subdirs(dir, p, depth)
 }
 
 // subdirs decodes the directories in dir, when dir itself is known to be good.
 func (d *decoder) subdirs(dir *decoded, p string, depth int) error {
-	return walkDir(dir.dir, func(name string, nid uint64, kind byte) error {
-		if kind != fileTypeDir || name == "." || name == ".." {
+	return walkDir(dir.dir, func(name []byte, nid uint64, kind byte) error {
+		if kind != fileTypeDir || string(name) == "." || string(name) == ".." {
 			return nil
 		}
-		return d.tree(d.seen[nid], dir, join(p, name), depth+1)
+		return d.tree(d.seen[nid], dir, join(p, string(name)), depth+1)
 	})
 }
 
 func (d *decoder) root() uint64 { return uint64(binary.LittleEndian.Uint16(d.img[superOffset+14:])) }
 
 // walkDir calls f for each dirent of b and checks the form of its blocks and
-// of the names.
-func walkDir(b []byte, f func(name string, nid uint64, kind byte) error) error {
+// of the names, which are parts of b.
+func walkDir(b []byte, f func(name []byte, nid uint64, kind byte) error) error {
 	le := binary.LittleEndian
 	for len(b) > 0 {
 		block := b[:min(BlockSize, len(b))]
@@ -90,11 +97,11 @@ func walkDir(b []byte, f func(name string, nid uint64, kind byte) error) error {
 			if from < first || to <= from || to > len(block) || block[i+11] != 0 {
 				return corrupt("name at %d..%d of a directory block", from, to)
 			}
-			name := string(block[from:to])
+			name := block[from:to]
 			if i+direntSize == first && len(b) > 0 {
-				name = strings.TrimRight(name, "\x00")
+				name = bytes.TrimRight(name, "\x00")
 			}
-			if name == "" || len(name) > maxName || strings.ContainsAny(name, "/\x00") {
+			if len(name) == 0 || len(name) > maxName || bytes.IndexByte(name, '/') >= 0 || bytes.IndexByte(name, 0) >= 0 {
 				return corrupt("bad name %.300q", name)
 			}
 			if err := f(name, le.Uint64(block[i:]), block[i+10]); err != nil {

@@ -23,10 +23,14 @@ func (d *decoder) inode(nid uint64) (*decoded, error) {
 	}
 	le := binary.LittleEndian
 	format, size := le.Uint16(b), le.Uint64(b[8:])
-	n := &decoded{nid: nid, inode: &inode{Attr: Attr{
-		Mode: uint32(le.Uint16(b[4:])), UID: le.Uint32(b[24:]), GID: le.Uint32(b[28:]),
-		Sec: int64(le.Uint64(b[32:])), Nsec: le.Uint32(b[40:]), Nlink: le.Uint32(b[44:]),
-	}}}
+	n := &decoded{nid: nid, mode: uint32(le.Uint16(b[4:])), nlink: le.Uint32(b[44:]), inode: &d.scratch}
+	if d.keep {
+		n.inode = new(inode)
+	}
+	*n.inode = inode{Attr: Attr{
+		Mode: n.mode, UID: le.Uint32(b[24:]), GID: le.Uint32(b[28:]),
+		Sec: int64(le.Uint64(b[32:])), Nsec: le.Uint32(b[40:]), Nlink: n.nlink,
+	}}
 	if format&1 != formatExt || format>>4 != 0 || at%BlockSize+inodeSize > BlockSize || !zero(b[6:8]) || !zero(b[48:]) || uint64(le.Uint32(b[20:])) != nid {
 		return nil, corrupt("inode %d: unknown form %#x", nid, format)
 	}
@@ -69,7 +73,9 @@ func (d *decoder) contents(n *decoded, c contents) (err error) {
 	case kind == unix.S_IFREG && c.layout == layoutPlain && c.size == 0 && c.union == 0:
 		return nil
 	case kind == unix.S_IFDIR && c.size > 0:
-		n.names = map[string]*inode{}
+		if d.keep {
+			n.names = map[string]*inode{}
+		}
 		n.dir, err = d.bytes(c)
 		return err
 	case kind == unix.S_IFLNK && c.size > 0 && c.size <= maxSymlink:
@@ -143,7 +149,9 @@ func (d *decoder) chunks(n *decoded, c contents) error {
 		if le.Uint16(e) != 0 || dev == 0 || dev > len(d.devices) || r.Offset > d.devices[r.Device]-r.Size {
 			return corrupt("inode %d: chunk %d is at %d of device %d", n.nid, i, r.Offset, r.Device)
 		}
-		n.data = appendRange(n.data, r)
+		if d.keep {
+			n.data = appendRange(n.data, r)
+		}
 	}
 	return nil
 }

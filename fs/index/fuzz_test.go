@@ -27,6 +27,9 @@ func FuzzDecode(f *testing.F) {
 		seal(img)
 		devices := []int64{device}
 		tree, err := index.Decode(img, devices)
+		if cerr := index.Check(img, devices); (cerr == nil) != (err == nil) {
+			t.Fatalf("Decode: %v, Check: %v", err, cerr)
+		}
 		if err != nil {
 			return
 		}

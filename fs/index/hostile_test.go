@@ -172,6 +172,9 @@ func TestSE06_HostileIndex(t *testing.T) {
 		if err := index.Check(img, lengths(layer)); !errors.Is(err, errdefs.ErrDataLoss) {
 			t.Errorf("%s: %v", what, err)
 		}
+		if _, err := index.Decode(img, lengths(layer)); !errors.Is(err, errdefs.ErrDataLoss) {
+			t.Errorf("%s, decoded: %v", what, err)
+		}
 		if d := time.Since(start); d > 10*time.Second {
 			t.Errorf("%s: took %v", what, d)
 		}
@@ -206,6 +209,9 @@ func TestSE06_AcceptedIndexesMount(t *testing.T) {
 		}
 		seal(img)
 		tree, err := index.Decode(img, lengths(layer))
+		if cerr := index.Check(img, lengths(layer)); (cerr == nil) != (err == nil) {
+			t.Fatalf("FAASNET_INDEX_SEED=%d %d: Decode: %v, Check: %v", seed, i, err, cerr)
+		}
 		if err != nil || bytes.Equal(img, good) {
 			continue
 		}
