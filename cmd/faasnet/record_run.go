@@ -2,10 +2,10 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"syscall"
 	"time"
 
@@ -14,9 +14,7 @@ import (
 	"github.com/containerd/containerd/v2/pkg/cio"
 	"github.com/containerd/containerd/v2/pkg/oci"
 	"github.com/containerd/errdefs"
-	"github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/identity"
-	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/faasnet/faasnet/cmd/faasnet/internal/opens"
 )
@@ -42,14 +40,16 @@ type recording struct {
 // run runs the image's container and returns what it opened, in order.
 func (r *recording) run(ctx context.Context) (_ []string, err error) {
 	id := r.name("run")
-	c, err := r.client.NewContainer(ctx, id,
+	// Not cancelled half way: what is there must be known, to be removed.
+	whole := context.WithoutCancel(ctx)
+	c, err := r.client.NewContainer(whole, id,
 		containerd.WithImage(r.image), containerd.WithSnapshotter(r.snapshotter), containerd.WithNewSnapshot(id, r.image),
 		containerd.WithImageStopSignal(r.image, "SIGTERM"), containerd.WithNewSpec(r.spec()...))
 	if err != nil {
 		return nil, fmt.Errorf("container: %w", err)
 	}
 	defer func() {
-		tidy, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyTime)
+		tidy, cancel := context.WithTimeout(whole, tidyTime)
 		defer cancel()
 		if e := c.Delete(tidy, containerd.WithSnapshotCleanup); e != nil {
 			err = errors.Join(err, fmt.Errorf("remove container: %w", e))
@@ -60,12 +60,12 @@ func (r *recording) run(ctx context.Context) (_ []string, err error) {
 	if !r.quiet {
 		out = &locked{w: r.stderr}
 	}
-	task, err := c.NewTask(ctx, cio.NewCreator(cio.WithStreams(nil, io.MultiWriter(found.stream(), out), io.MultiWriter(found.stream(), out))))
+	task, err := c.NewTask(whole, cio.NewCreator(cio.WithStreams(nil, io.MultiWriter(found.stream(), out), io.MultiWriter(found.stream(), out))))
 	if err != nil {
 		return nil, fmt.Errorf("task: %w", err)
 	}
 	defer func() {
-		tidy, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyTime)
+		tidy, cancel := context.WithTimeout(whole, tidyTime)
 		defer cancel()
 		if _, e := task.Delete(tidy, containerd.WithProcessKill); e != nil && !errdefs.IsNotFound(e) {
 			err = errors.Join(err, fmt.Errorf("remove task: %w", e))
@@ -153,7 +153,7 @@ func (r *recording) spec() []oci.SpecOpts {
 		opts = append(opts, oci.WithProcessArgs(r.command...))
 	}
 	if r.netHost {
-		opts = append(opts, oci.WithHostNamespace(specs.NetworkNamespace), oci.WithHostHostsFile, oci.WithHostResolvconf)
+		opts = append(opts, oci.WithHostNamespace("network"), oci.WithHostHostsFile, oci.WithHostResolvconf)
 	}
 	return opts
 }
@@ -188,7 +188,5 @@ func (r *recording) lower(ctx context.Context, f func(root string) error) (err e
 	return errors.Join(failed, err)
 }
 
-// name is a name for something of this process in containerd.
-func (r *recording) name(what string) string {
-	return fmt.Sprintf("faasnet-record-%s-%d-%s", what, os.Getpid(), digest.FromString(time.Now().String()).Encoded()[:8])
-}
+// name is a new name for something in containerd.
+func (*recording) name(what string) string { return "faasnet-record-" + what + "-" + rand.Text() }

@@ -94,27 +94,18 @@ func stored(f index.File) (n int64) {
 // Files is the number of files in the plan.
 func (p *Plan) Files() int { return len(p.groups) }
 
-// Copies lists the files in the plan, each under its first name.
-func (p *Plan) Copies() []index.File {
-	out := make([]index.File, len(p.groups))
-	for i, g := range p.groups {
-		out[i] = g[0]
-	}
-	return out
-}
-
-// Drop takes files out of the plan: those with one of these paths, or below
+// drop takes files out of the plan: those with one of these paths, or below
 // one. It returns how many.
-func (p *Plan) Drop(paths []string) int {
-	drop := make(map[string]bool, len(paths))
+func (p *Plan) drop(paths []string) int {
+	gone := make(map[string]bool, len(paths))
 	for _, name := range paths {
-		drop[name] = true
+		gone[name] = true
 	}
 	before := len(p.groups)
 	p.groups = slices.DeleteFunc(p.groups, func(g group) bool {
 		return slices.ContainsFunc(g, func(f index.File) bool {
 			for name := f.Path; name != "."; name = path.Dir(name) {
-				if drop[name] {
+				if gone[name] {
 					return true
 				}
 			}

@@ -94,11 +94,8 @@ func TestPlanLeavesOutWhatIsLittleUsed(t *testing.T) {
 			r[i].Used = &used
 		}
 	}
-	p, _ := plan(t, r, l.Bytes())
-	var names []string
-	for _, f := range p.Copies() {
-		names = append(names, f.Path)
-	}
+	p, merged := plan(t, r, l.Bytes())
+	names := entries(t, write(t, p, merged, l.Bytes()))
 	if want := []string{"third", "unknown", "small"}; !slices.Equal(names, want) || p.Little != 1 {
 		t.Errorf("files are %q, %d left out, want %q", names, p.Little, want)
 	}

@@ -32,7 +32,7 @@ func (p *Plan) Settle(below []*index.Tree, merged *index.Tree) error {
 		if len(other) == 0 {
 			return nil
 		}
-		if p.Drop(other) == 0 {
+		if p.drop(other) == 0 {
 			return fmt.Errorf("start layer: %q would change: %w", other[0], errdefs.ErrInternal)
 		}
 	}
