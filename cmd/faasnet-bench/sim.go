@@ -33,6 +33,7 @@ func simFlags(more ...cli.Flag) []cli.Flag {
 		&cli.BoolFlag{Name: "again", Usage: "measure again what work costs"},
 		&cli.StringFlag{Name: "rate", Value: "1gbit", Usage: "`RATE` of the link of each VM"},
 		&cli.StringFlag{Name: "registry-rate", Value: "5gbit", Usage: "`RATE` of the link of the registry"},
+		&cli.BoolFlag{Name: "recorded", Usage: "ours with a recorded conversion too: what a start reads is in one layer, and fetched while the container is made"},
 		&cli.IntFlag{Name: "scale", Value: 32, Usage: "`NUMBER` by which bytes and rates are divided, so that they fit into memory"},
 		&cli.BoolFlag{Name: "quick", Usage: "few VMs, to see that it works"},
 		&cli.StringFlag{Name: "json", Usage: "write results to `FILE`, after each row"},
@@ -49,6 +50,7 @@ type simRow struct {
 	Starts   int     `json:"starts"`
 	Rate     string  `json:"rate"`
 	Registry string  `json:"registry_rate"`
+	Recorded bool    `json:"recorded,omitempty"` // the image is a recorded conversion
 	Image    string  `json:"image"`
 	First    float64 `json:"ready_first_s"`
 	Median   float64 `json:"ready_median_s"`
@@ -68,13 +70,11 @@ type simRow struct {
 
 // name is how a system is called where a tree may have one stripe or two.
 func (r simRow) name() string {
-	switch {
-	case r.System != sim.Tree:
-		return r.System
-	case r.Stripes == 1:
-		return sim.Tree + ": one tree"
+	name := r.System
+	if name == sim.Tree && r.Stripes == 1 {
+		name += ": one tree"
 	}
-	return sim.Tree
+	return called(name, r.Recorded)
 }
 
 // setting is what bursts of a figure have in common.
@@ -99,10 +99,10 @@ func newSetting(c *cli.Context, image string) (s setting, err error) {
 }
 
 // burst makes the burst of a system.
-func (s setting) burst(system string, form tree.Form, vms int) (b sim.Burst, err error) {
-	f := s.k.Functions[s.of]
+func (s setting) burst(y simSystem, vms int) (b sim.Burst, err error) {
+	f, system := s.k.Functions[s.of], y.system
 	b = sim.Burst{
-		System: system, Form: form, VMs: vms, Cores: 2, Scale: s.c.Int("scale"),
+		System: system, Form: y.form, Recorded: y.recorded, VMs: vms, Cores: 2, Scale: s.c.Int("scale"),
 		Image: reads(f.Image, s.of), Costs: s.k.Costs, Start: f.Ours,
 	}
 	if size := sim.BlockSize / max(1, b.Scale); b.Scale < 1 || sim.BlockSize%b.Scale != 0 || block.ValidSize(size) != nil {
@@ -113,6 +113,9 @@ func (s setting) burst(system string, form tree.Form, vms int) (b sim.Burst, err
 		b.Start.Serve *= float64(i.Blocks) / float64(max(1, f.Image.Blocks))
 		b.Image = i
 		b.Image.Section = f.Image.Section
+	}
+	if y.recorded {
+		b.Image = recorded(b.Image, f)
 	}
 	if system == sim.FullPull {
 		unpack := b.Start.Unpack
@@ -154,7 +157,7 @@ func (s setting) ruled(_ context.Context, b sim.Burst, rate, registry string) (r
 // figures sums up what came of a burst.
 func (s setting) figures(b sim.Burst, f sim.Figures, rate, registry string) simRow {
 	r := simRow{
-		System: b.System, VMs: b.VMs, Starts: len(f.Starts), Rate: rate, Registry: registry, Image: s.image,
+		System: b.System, VMs: b.VMs, Starts: len(f.Starts), Rate: rate, Registry: registry, Image: s.image, Recorded: b.Recorded,
 		Egress: f.Registry, Peers: f.Peers, CPU: f.CPU, Depth: f.Depth, Scale: b.Scale, Wall: f.Wall,
 	}
 	if b.System == sim.Tree {

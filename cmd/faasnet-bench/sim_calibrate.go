@@ -55,7 +55,7 @@ func calibrate(c *cli.Context, file string) ([]realPoint, error) {
 			return nil, err
 		}
 		for _, m := range measured.Summary {
-			if m.Full || m.Recorded || m.Kill != (kill{}) || m.FailedVMs > 0 {
+			if m.Full || m.Kill != (kill{}) || m.FailedVMs > 0 {
 				continue
 			}
 			k, err := constantsOf(c, m.Image)
@@ -86,6 +86,9 @@ func (k *constants) again(ctx context.Context, m burstSummary, cores int) (p rea
 		Image: reads(f.Image, m.Image), Costs: k.Costs, Start: f.Ours,
 	}
 	b.Costs.Serve = f.Serve
+	if b.Recorded = m.Recorded; b.Recorded {
+		b.Image = f.Recorded
+	}
 	switch m.System {
 	case sim.Tree, sim.NoTree:
 	case sim.FullPull:

@@ -10,6 +10,7 @@ import (
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"github.com/faasnet/faasnet/cmd/faasnet-bench/internal/rivals"
 	"github.com/faasnet/faasnet/cmd/internal/sim"
 )
 
@@ -19,7 +20,7 @@ const functionReps = 3
 // measureFunction starts the function of an image on single VMs whose links are
 // not shaped, with our daemon and from an unpacked image.
 func measureFunction(ctx context.Context, image string, costs sim.Costs) (f function, err error) {
-	s := site{image: image, progress: os.Stderr}
+	s := site{image: image, progress: os.Stderr, recorded: true}
 	if s.bench, err = newBench(ctx); err != nil {
 		return f, err
 	}
@@ -27,25 +28,24 @@ func measureFunction(ctx context.Context, image string, costs sim.Costs) (f func
 	if err := s.prepare(ctx, ""); err != nil {
 		return f, err
 	}
-	var ours, floor []stages
+	const recorded = converted + rivals.Recorded
+	all := map[string][]stages{}
 	for rep := range functionReps {
-		for _, daemon := range []bool{true, false} {
-			t, err := s.stages(ctx, fmt.Sprintf("sim%d-%v", rep, daemon), daemon)
+		for _, tag := range []string{converted, recorded, original} {
+			t, err := s.stages(ctx, fmt.Sprintf("sim%d-%s", rep, tag), tag)
 			if err != nil {
 				return f, err
 			}
-			if daemon {
-				ours = append(ours, t)
-			} else {
-				floor = append(floor, t)
-			}
+			all[tag] = append(all[tag], t)
 		}
 	}
 	layers, err := countLayers(ctx, image)
 	if err != nil {
 		return f, err
 	}
-	return functionOf(ours, floor, layers, costs), nil
+	f = functionOf(all[converted], all[original], layers, costs)
+	f.record(all[recorded])
+	return f, nil
 }
 
 // countLayers is how many layers a test image has.
@@ -73,6 +73,15 @@ func readJSON(file string, to any) error {
 		return fmt.Errorf("%s: %w", file, err)
 	}
 	return nil
+}
+
+// record takes what recorded starts read. Its section is fetched in the midst of
+// blocks, so it is taken to be as long as that of the plain conversion.
+func (f *function) record(starts []stages) {
+	f.Recorded = f.Image
+	f.Recorded.Blocks = int(median(column(starts, func(s stages) int64 { return int64(s.blocks) })))
+	bytes := median(column(starts, func(s stages) int64 { return s.bytes[2] })) - f.Image.Section
+	f.Recorded.Block = bytes / int64(max(1, f.Recorded.Blocks))
 }
 
 // functionOf takes medians.

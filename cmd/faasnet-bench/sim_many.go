@@ -62,7 +62,7 @@ func checkRule(c *cli.Context, vms []int) error {
 	if err != nil {
 		return err
 	}
-	ways, err := systemsOf(c.StringSlice("systems"))
+	ways, err := waysOf(c, c.StringSlice("systems"))
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func checkRule(c *cli.Context, vms []int) error {
 			if y.system != sim.Tree {
 				continue
 			}
-			b, err := s.burst(y.system, y.form, n)
+			b, err := s.burst(y, n)
 			if err != nil {
 				return err
 			}

@@ -26,6 +26,17 @@ func reads(i sim.Image, name string) sim.Image {
 	return i
 }
 
+// recorded is an image that the function f, or one like it, is in, as a recorded
+// conversion: as much less is read of it as was measured.
+func recorded(i sim.Image, f function) sim.Image {
+	if i.Blocks == f.Image.Blocks && i.Block == f.Image.Block {
+		return f.Recorded
+	}
+	less := float64(f.Recorded.Block*int64(f.Recorded.Blocks)) / float64(f.Image.Block*int64(f.Image.Blocks))
+	i.Blocks = int(float64(i.Blocks) * less)
+	return i
+}
+
 // paperAt128 is by how much the paper's FaaSNet is faster than others at 128
 // concurrent starts, and paperBaseline what its baseline takes there, in seconds.
 var paperAt128 = map[string]float64{sim.FullPull: 13.4, sim.NoTree: 5}

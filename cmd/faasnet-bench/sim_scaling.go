@@ -15,16 +15,17 @@ import (
 type simSystem struct {
 	name, system string
 	form         tree.Form
+	recorded     bool
 }
 
 // simSystems are what figures compare: two stripes, the paper's one tree, and
 // those without.
 var simSystems = []simSystem{
-	{"faasnet", sim.Tree, tree.Striped},
-	{"faasnet-one-tree", sim.Tree, tree.Complete},
-	{"faasnet-rotate", sim.Tree, tree.Rotate},
-	{"faasnet-notree", sim.NoTree, ""},
-	{"overlayfs", sim.FullPull, ""},
+	{"faasnet", sim.Tree, tree.Striped, false},
+	{"faasnet-one-tree", sim.Tree, tree.Complete, false},
+	{"faasnet-rotate", sim.Tree, tree.Rotate, false},
+	{"faasnet-notree", sim.NoTree, "", false},
+	{"overlayfs", sim.FullPull, "", false},
 }
 
 // systemsOf finds systems by name.
@@ -37,6 +38,19 @@ func systemsOf(names []string) (out []simSystem, err error) {
 		out = append(out, simSystems[i])
 	}
 	return out, nil
+}
+
+// waysOf finds systems by name, those of ours a second time if recorded conversions
+// are wanted too.
+func waysOf(c *cli.Context, names []string) (out []simSystem, err error) {
+	found, err := systemsOf(names)
+	for _, y := range found {
+		out = append(out, y)
+		if y.recorded = c.Bool("recorded") && y.system != sim.FullPull; y.recorded {
+			out = append(out, y)
+		}
+	}
+	return out, err
 }
 
 func systemsFlag(names ...string) cli.Flag {
@@ -123,13 +137,13 @@ func bursting(c *cli.Context, image string, vms []int, starts float64, systems [
 	if err != nil {
 		return nil, err
 	}
-	ways, err := systemsOf(systems)
+	ways, err := waysOf(c, systems)
 	if err != nil {
 		return nil, err
 	}
 	for _, n := range vms {
 		for _, y := range ways {
-			b, err := s.burst(y.system, y.form, n)
+			b, err := s.burst(y, n)
 			if err != nil {
 				return nil, err
 			}

@@ -30,9 +30,10 @@ func (stages) stage(i int, of [3]time.Duration) time.Duration {
 	return of[i] - of[i-1]
 }
 
-// stages measures one start. Without our daemon the image is pulled and unpacked
-// before.
-func (s *site) stages(ctx context.Context, name string, daemon bool) (t stages, err error) {
+// stages measures one start of the image with a tag. The original is pulled and
+// unpacked before, on a VM without our daemon.
+func (s *site) stages(ctx context.Context, name, tag string) (t stages, err error) {
+	daemon := tag != original
 	link, err := s.hub.Link("")
 	if err != nil {
 		return t, err
@@ -43,9 +44,9 @@ func (s *site) stages(ctx context.Context, name string, daemon bool) (t stages, 
 	}
 	vm := &lab.VM{Host: host, Net: link}
 	defer func() { err = errors.Join(err, vm.Close()) }()
-	snapshotter, ref := "overlayfs", s.ref(original)
+	snapshotter, ref := "overlayfs", s.ref(tag)
 	if daemon {
-		snapshotter, ref = "faasnet", s.ref(converted)
+		snapshotter = "faasnet"
 		if vm.Daemon, err = host.Daemon(ctx, lab.DaemonConfig{HostsDir: s.hosts, NoBackground: true, LogLevel: "info"}); err != nil {
 			return t, err
 		}

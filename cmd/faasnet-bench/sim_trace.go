@@ -21,6 +21,7 @@ type traceRow struct {
 	Rate     string  `json:"rate"`
 	Registry string  `json:"registry_rate"`
 	Image    string  `json:"image"`
+	Recorded bool    `json:"recorded,omitempty"` // the image is a recorded conversion
 	Starts   int     `json:"cold_starts"`
 	Median   float64 `json:"ready_median_s"` // of cold starts
 	P95      float64 `json:"ready_p95_s"`
@@ -40,7 +41,9 @@ type traceRow struct {
 }
 
 // name is how figures call the system.
-func (r *traceRow) name() string { return simRow{System: r.System, Stripes: stripesOf(r.Form)}.name() }
+func (r *traceRow) name() string {
+	return simRow{System: r.System, Stripes: stripesOf(r.Form), Recorded: r.Recorded}.name()
+}
 
 func simTraceCommand() *cli.Command {
 	return &cli.Command{
@@ -84,12 +87,12 @@ func tracing(c *cli.Context) ([]traceRow, error) {
 		if !known {
 			return nil, usagef("no trace %q", name)
 		}
-		systems, err := systemsOf(c.StringSlice("systems"))
+		systems, err := waysOf(c, c.StringSlice("systems"))
 		if err != nil {
 			return nil, err
 		}
 		for _, y := range systems {
-			b, err := s.burst(y.system, y.form, c.Int("vms"))
+			b, err := s.burst(y, c.Int("vms"))
 			if err != nil {
 				return nil, err
 			}
@@ -106,7 +109,7 @@ func tracing(c *cli.Context) ([]traceRow, error) {
 			}
 			row := traceRow{
 				Trace: name, System: b.System, Form: string(b.Form), VMs: b.VMs, Rate: c.String("rate"), Registry: c.String("registry-rate"), Image: s.image,
-				Starts: len(got.Provision), Median: median(got.Provision), P95: percentile(got.Provision, 0.95), Max: percentile(got.Provision, 1),
+				Recorded: b.Recorded, Starts: len(got.Provision), Median: median(got.Provision), P95: percentile(got.Provision, 0.95), Max: percentile(got.Provision, 1),
 				Waiting: got.Waiting, Egress: got.Registry, Parts: got.Parts, Provision: got.Provision,
 			}
 			row.judge(shape)

@@ -63,6 +63,7 @@ type Burst struct {
 	Shared   bool      `json:"shared"`   // Cores are all that VMs and registry have together
 	Scale    int       `json:"scale"`    // by which bytes and rates are divided; 0: 1
 	Image    Image     `json:"image"`
+	Recorded bool      `json:"recorded,omitempty"` // all that is read lies in a start layer
 	Costs    Costs     `json:"costs"`
 	Start    Start     `json:"start"`
 }

@@ -9,6 +9,9 @@ import (
 	"github.com/faasnet/faasnet/cmd/internal/tree"
 )
 
+// rushWindow is how many blocks of a start layer a VM asks for at a time.
+const rushWindow = 4
+
 // flow computes a burst instead of living through it: block by block, when each
 // VM asks, when the block comes down the tree, and when who reads has a core to go
 // on. No packet, queue or timer of the product is in it, so that it carries
@@ -31,13 +34,15 @@ type flowVM struct {
 	upFree   float64 // when its links are
 	downFree float64
 	core     [2]float64
-	starts   []float64  // where each start on it is
-	needs    []float64  // what each has to compute before it goes on
-	ask      float64    // for the block that is looked at
-	got      [8]float64 // when a start had got each of the last blocks of its run
-	first    float64    // piece of the block is there
-	here     float64    // all of the block is
-	seen     float64    // the first block of all was there
+	starts   []float64           // where each start on it is
+	needs    []float64           // what each has to compute before it goes on
+	ask      float64             // for the block that is looked at
+	got      [8]float64          // when a start had got each of the last blocks of its run
+	first    float64             // piece of the block is there
+	here     float64             // all of the block is
+	knew     float64             // when it knew the image's layers
+	came     [rushWindow]float64 // when each of the last blocks had come
+	seen     float64             // the first block of all was there
 }
 
 // Flow gives the figures of a burst with a tree by rule.
@@ -45,7 +50,7 @@ func (b Burst) Flow() (f Figures, err error) {
 	if b.System != Tree {
 		return f, fmt.Errorf("no rule for %s", b.System)
 	}
-	b.Starts = cmp.Or(b.Starts, b.VMs)
+	b.Starts, b.Image = cmp.Or(b.Starts, b.VMs), b.Image.as(b.Recorded)
 	w := &flow{b: b, vms: make([]flowVM, b.VMs), lag: latency.Seconds(), rate: float64(b.Rate) / 8}
 	w.begin()
 	if err := w.plant(&f); err != nil {
@@ -226,6 +231,7 @@ func (w *flow) block(stripe int, size int64, goOn func(*flowVM)) {
 
 // create has the starts of a VM make their containers.
 func (w *flow) create(v *flowVM) {
+	v.knew = max(slices.Min(v.starts), v.here)
 	for i := range v.starts {
 		v.starts[i] = max(v.starts[i], v.here)
 	}
@@ -247,6 +253,7 @@ func (w *flow) read(v *flowVM, place int) {
 	wait := max(0, w.b.Start.Run.Wall-w.b.Start.Run.CPU) / n
 	decode := w.b.Costs.Decode * BlockSize
 	v.seen = cmp.Or(v.seen, v.here)
+	v.came[place%rushWindow] = v.here
 	v.got[place%len(v.got)] = max(v.here, slices.Min(v.starts))
 	for i := range v.starts {
 		v.starts[i] = max(v.starts[i], v.here)
@@ -264,6 +271,10 @@ func (w *flow) read(v *flowVM, place int) {
 // block of a run that it has got brings one more, the next two, and from then on it
 // is four blocks ahead.
 func (w *flow) aheadOf(place int) {
+	if w.b.Recorded {
+		w.rush(place)
+		return
+	}
 	if place < 3 {
 		return
 	}
@@ -271,5 +282,18 @@ func (w *flow) aheadOf(place int) {
 	for i := range w.vms {
 		v := &w.vms[i]
 		v.ask = min(v.ask, v.got[by%len(v.got)])
+	}
+}
+
+// rush has VMs ask for a block of a start layer when the fourth before it is here,
+// and for the first ones as soon as they know the layer.
+func (w *flow) rush(place int) {
+	for i := range w.vms {
+		v := &w.vms[i]
+		if place < rushWindow {
+			v.ask = v.knew
+		} else {
+			v.ask = v.came[place%rushWindow]
+		}
 	}
 }

@@ -26,6 +26,7 @@ func (b Burst) Run(t *testing.T) (f Figures) {
 func (b Burst) live(t *testing.T, watch func(*world), done func()) (f Figures) {
 	t.Helper()
 	b.Starts, b.Images, b.Scale = cmp.Or(b.Starts, b.VMs), cmp.Or(b.Images, 1), cmp.Or(b.Scale, 1)
+	b.Image = b.Image.as(b.Recorded)
 	began := time.Now()
 	images := b.images()
 	inWorld(t, b.fleet(images), func(w *world) {
@@ -143,6 +144,15 @@ func (i Image) layers() (out []int) {
 	return out
 }
 
+// as is the image, or a conversion of it that is recorded: one layer has all that
+// is read, in order.
+func (i Image) as(recorded bool) Image {
+	if recorded {
+		i.Run, i.Spread = 0, 1
+	}
+	return i
+}
+
 // runs are the numbers of the blocks that a start reads, counted over the image, run
 // by run: in any order, the same on all VMs.
 func (i Image) runs() (out [][]int) {
@@ -181,6 +191,9 @@ func (b Burst) String() string {
 	s := fmt.Sprintf("%d VMs, %s", b.VMs, b.System)
 	if b.System == Tree {
 		s += ", " + string(b.Form)
+	}
+	if b.Recorded {
+		s += ", recorded"
 	}
 	return s
 }

@@ -24,6 +24,9 @@ func (s *starting) run(order []span) error {
 	if err != nil {
 		return err
 	}
+	if s.what.Recorded {
+		defer c.rush()()
+	}
 	s.v.phase(s.what.Start.Create)
 	s.Made = s.now()
 	if len(order) == 0 {
@@ -46,6 +49,19 @@ func (s *starting) run(order []span) error {
 	}
 	s.Ready = s.now()
 	return nil
+}
+
+// rush begins to fetch the start layer, which is the last one; what it returns waits
+// until that has ended.
+func (c *container) rush() (wait func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if _, err := c.layers[len(c.layers)-1].Rush(background, c.m.bytes()); err != nil {
+			c.fail(err)
+		}
+	}()
+	return func() { <-done }
 }
 
 // decodes reports whether this read is the VM's first of its block.

@@ -144,7 +144,11 @@ func (w *traced) around() (before, after float64) {
 	if w.System == FullPull {
 		return 0, max(0, s.Unpack-float64(w.Image.Bytes)*8/float64(w.Rate)) + s.Create.Wall + s.Run.Wall
 	}
-	return s.Pull.Wall + s.Create.Wall + float64(w.Image.Section)*8/float64(w.Rate), 0
+	before = s.Pull.Wall + float64(w.Image.Section)*8/float64(w.Rate)
+	if w.Recorded {
+		return before, 0 // what it reads is fetched from then on; see move
+	}
+	return before + s.Create.Wall, 0
 }
 
 func (w *traced) take(v *traceVM, request float64) {

@@ -43,6 +43,9 @@ func (w *traced) move(v *traceVM) bool {
 	if w.System == FullPull {
 		bytes, whole = float64(w.Image.Bytes), 0
 	}
+	if w.Recorded && w.System != FullPull {
+		whole = 0 // it computes beside, until earliest
+	}
 	sources := w.sources(v)
 	var registry int
 	for _, s := range sources {
@@ -60,7 +63,10 @@ func (w *traced) move(v *traceVM) bool {
 	w.out.Registry += int64(step * bytes * float64(registry) / float64(len(sources)))
 	if v.done >= 1-1e-9 {
 		v.done, v.until = 1, w.now+v.rest
-		return v.rest == 0
+		if w.Recorded && w.System != FullPull {
+			v.until = max(w.now, v.began+v.fixed+w.Start.Create.Wall+w.own())
+		}
+		return v.until <= w.now
 	}
 	return false
 }
