@@ -100,8 +100,9 @@ type StartReport struct {
 // layer that occurs several times is converted once, and if that fails it
 // fails everywhere: a Converter is for one conversion.
 type Converter struct {
-	o    Options
-	work *squeezer
+	o      Options
+	work   *squeezer
+	harder func() (*squeezer, error) // for start layers
 
 	mu      sync.Mutex // guards the maps; held for accesses only
 	once    map[digest.Digest]func() (made, error)
@@ -128,7 +129,7 @@ func New(o Options) (*Converter, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Converter{o: o, work: work, once: make(map[digest.Digest]func() (made, error)), planned: make(map[digest.Digest]bool)}, nil
+	return &Converter{o: o, work: work, harder: sync.OnceValues(work.harder), once: make(map[digest.Digest]func() (made, error)), planned: make(map[digest.Digest]bool)}, nil
 }
 
 // Layer converts one layer with a Converter of its own.

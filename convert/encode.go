@@ -28,13 +28,19 @@ func (c *Converter) encode(ctx context.Context, blob *blobReader, w io.Writer) (
 		return encoded{}, blob.fail(err)
 	}
 	defer tar.Close()
-	return c.encodeTar(ctx, "layer "+blob.desc.Digest.String(), &tarReader{tar, blob}, blob.drain, w)
+	work := c.work
+	if blob.desc.Annotations[layer.LabelStart] != "" {
+		if work, err = c.harder(); err != nil {
+			return encoded{}, err
+		}
+	}
+	return c.encodeTar(ctx, work, "layer "+blob.desc.Digest.String(), &tarReader{tar, blob}, blob.drain, w)
 }
 
 // encodeTar reads a tar stream once and writes the layer file of it to w. On the
 // way each block of the stream goes to three places: the digest, the index and
 // the compressor. end is called when the stream is at its end.
-func (c *Converter) encodeTar(ctx context.Context, what string, tar io.Reader, end func() error, w io.Writer) (encoded, error) {
+func (c *Converter) encodeTar(ctx context.Context, work *squeezer, what string, tar io.Reader, end func() error, w io.Writer) (encoded, error) {
 	var (
 		sum    = sha256.New()
 		size   int64
@@ -43,7 +49,7 @@ func (c *Converter) encodeTar(ctx context.Context, what string, tar io.Reader, e
 		trees  = make(chan indexed, 1)
 	)
 	go func() { trees <- readIndex(pr) }()
-	err := c.work.run(ctx, tar, func(raw []byte) error {
+	err := work.run(ctx, tar, func(raw []byte) error {
 		sum.Write(raw)
 		size += int64(len(raw))
 		if _, err := pw.Write(raw); err != nil {

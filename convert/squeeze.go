@@ -66,6 +66,20 @@ func newSqueezer(blockSize int, level block.Level, workers int) (*squeezer, erro
 	return s, nil
 }
 
+// harder returns a squeezer of one worker with the highest level, which shares the
+// blocks in flight with s: what a start layer saves is saved at each start, so it
+// is worth the time. One, since its encoder takes 40 MB.
+func (s *squeezer) harder() (*squeezer, error) {
+	e, err := block.NewEncoder(block.LevelBest, s.blockSize)
+	if err != nil {
+		return nil, err
+	}
+	h := *s
+	h.encoders = make(chan *block.Encoder, 1)
+	h.encoders <- e
+	return &h, nil
+}
+
 // encoderSize estimates what an encoder keeps, in bytes: the tables of its level
 // and its history.
 func encoderSize(level block.Level, blockSize int) int {

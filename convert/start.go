@@ -74,13 +74,17 @@ func (c *Converter) warnUnknown(plan *start.Plan, old ocispec.Descriptor) {
 
 // encodeStart writes the layer file of a start layer.
 func (c *Converter) encodeStart(ctx context.Context, plan *start.Plan, tree *index.Tree, files *inspect.Reader, w io.Writer) (encoded, error) {
+	work, err := c.harder()
+	if err != nil {
+		return encoded{}, err
+	}
 	pr, pw := io.Pipe()
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
 		pw.CloseWithError(plan.WriteTar(pw, tree, func(w io.Writer, f index.File) error { return files.Copy(ctx, w, f) }))
 	}()
-	e, err := c.encodeTar(ctx, "start layer", pr, func() error { return nil }, w)
+	e, err := c.encodeTar(ctx, work, "start layer", pr, func() error { return nil }, w)
 	pr.CloseWithError(err)
 	<-written
 	return e, err

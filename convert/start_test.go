@@ -117,7 +117,10 @@ func TestStartLayerAgain(t *testing.T) {
 	if got, _ := mustConvert(t, cs, first, convert.Options{Record: recordOf("none"), Progress: &r}); got.Digest != plain.Digest || len(r.warned) != 2 {
 		t.Errorf("with a record of nothing the image becomes %s, want %s; warnings are %q", got.Digest, plain.Digest, r.warned)
 	}
-	_, other := mustConvert(t, cs, first, convert.Options{BlockSize: 4096})
+	again, other := mustConvert(t, cs, first, convert.Options{BlockSize: 4096})
+	if want, _ := mustConvert(t, cs, src, convert.Options{BlockSize: 4096, Record: o.Record}); again.Digest != want.Digest {
+		t.Errorf("with other options the image becomes %s, want %s as from the source", again.Digest, want.Digest)
+	}
 	if _, meta, _ := section(t, cs, other.Layers[2]); meta.Table.BlockSize() != 4096 || !slices.Equal(starts(other), []int{2}) {
 		t.Errorf("with other options the start layer is %v with blocks of %d", starts(other), meta.Table.BlockSize())
 	}
