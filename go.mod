@@ -32,9 +32,9 @@ require (
 	golang.org/x/sys v0.49.0
 	golang.org/x/term v0.47.0
 	golang.org/x/time v0.16.0
+	gonum.org/v1/plot v0.17.0
 	google.golang.org/grpc v1.83.2
 	google.golang.org/protobuf v1.36.12
-	gonum.org/v1/plot v0.17.0
 	oras.land/oras-go/v2 v2.7.0
 )
 
