@@ -71,7 +71,9 @@ func TestBurstHearsFirstPlacesFirst(t *testing.T) {
 		}
 		time.Sleep(holdTime)
 		synctest.Wait()
-		if told := all(); told > 3*len(vms) {
+		told := all()
+		t.Logf("%.2f places told a VM", float64(told)/float64(len(vms)))
+		if told > 3*len(vms) {
 			t.Errorf("%d VMs were told %d places, want each 3 at most: others hear of several changes at once", len(vms), told)
 		}
 		g := f.c.groves[Key{DefaultTenant, image}]

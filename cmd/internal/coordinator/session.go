@@ -109,4 +109,4 @@ type seat struct {
 }
 
 // placed reports whether it has a place in the tree.
-func (s *seat) placed() bool { return s.grove.tree.Has(s.session.vm) }
+func (at *seat) placed() bool { return at.grove.tree.Has(at.session.vm) }
