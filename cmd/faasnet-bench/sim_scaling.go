@@ -115,7 +115,7 @@ func printFactors(c *cli.Context, rows []simRow) {
 			continue
 		}
 		for _, r := range rows {
-			if r.System == sim.Tree || r.VMs != ours.VMs {
+			if r.System == sim.Tree || r.VMs != ours.VMs || r.System == sim.NoTree && r.Recorded != ours.Recorded {
 				continue
 			}
 			fmt.Fprintf(c.App.Writer, "%d VMs: %s / %s = %.1f", r.VMs, r.name(), ours.name(), r.Median/ours.Median)
