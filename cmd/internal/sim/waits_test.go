@@ -153,8 +153,8 @@ func (l *waits) tell(vm string) string {
 }
 
 // A burst of a function that computes nothing and goes through three layers from
-// start to end takes hardly longer than one start. What it does take longer is the
-// beginning of each layer: one block at a time keeps the uplinks of one stripe busy.
+// start to end takes hardly longer than one start. What it does take longer it waits
+// for links of VMs above: a block at a time keeps those of one stripe busy only.
 func TestWhatABurstWaitsFor(t *testing.T) {
 	b := Burst{
 		System: Tree, Form: tree.Striped, Rate: 50e6, Registry: 50e6, Cores: 2, Scale: 16,
