@@ -34,8 +34,8 @@ type Origin func(blob digest.Digest) block.Source
 // An Upstreams that is also a Blamer is told who gave bad bytes, one that
 // is also a Judge who was late.
 type Upstreams interface {
-	// Sources returns peers, best first. It is called once a flight and does
-	// not block.
+	// Sources returns peers, best first. It is called once a flight, and for each
+	// block that a Layer.Rush comes to; it does not block.
 	Sources(ref block.Ref) []block.Source
 }
 
@@ -70,11 +70,11 @@ type Options struct {
 	Upstreams Upstreams
 	// Deadline bounds what a reader waits for a block. The default is DefaultDeadline.
 	Deadline time.Duration
-	// Slots bounds the flights at one time. The default is DefaultSlots.
+	// Slots bounds the flights at one time. What is fetched ahead of readers leaves
+	// a quarter of them to others. The default is DefaultSlots.
 	Slots int
 	// BlobSlots bounds the flights for one blob; of those ahead of readers there may
-	// be twice as many, beside the others. The default is
-	// DefaultBlobSlots.
+	// be twice as many, beside the others. The default is DefaultBlobSlots.
 	BlobSlots int
 	// InFlightBytes bounds the compressed bytes of all flights together, in
 	// bytes; a single larger one is let through. The default is
@@ -91,8 +91,7 @@ type Options struct {
 	// slow network. The default is DefaultFillSlots.
 	FillSlots int
 	// FillQuiet is how long the fill waits after the last flight that is on demand or
-	// in a start-up order.
-	// The default is DefaultFillQuiet.
+	// in a start-up order. The default is DefaultFillQuiet.
 	FillQuiet time.Duration
 	// OnReceive is told of each block that comes in from a peer or the origin,
 	// when its first bytes are there: from now on it can be watched. It does not

@@ -165,6 +165,16 @@ func (g *gate) full(t *ticket) bool {
 	return g.taken[t.seat()] >= limit
 }
 
+// most is how many flights there may be in all when one of priority p begins. What
+// is fetched ahead may hang longer than a read on demand may wait: of however many
+// layers it is, slots are left.
+func (g *gate) most(p Priority) int {
+	if p == Order {
+		return g.slots - g.slots/4
+	}
+	return g.slots
+}
+
 // drop takes t out of its queue.
 func (g *gate) drop(t *ticket) {
 	if i := slices.Index(g.queue[t.prio], t); i >= 0 {
@@ -206,7 +216,7 @@ func (g *gate) admit() {
 		}
 		for i := 0; i < len(g.queue[p]); {
 			t := g.queue[p][i]
-			if g.active >= g.slots || g.active > 0 && g.bytes+t.size > g.limit {
+			if g.active >= g.most(Priority(p)) || g.active > 0 && g.bytes+t.size > g.limit {
 				return // nobody less urgent passes
 			}
 			if g.full(t) {

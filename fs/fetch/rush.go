@@ -56,10 +56,10 @@ type outcome struct {
 // Rush brings the blocks of the layer in order, at priority Order, and decodes them
 // one at a time, for somebody who is about to read all of them from the first to
 // the last. It fetches as many at a time as keep the link busy, limit compressed
-// bytes at most, and ends when they are here, or without an error when ctx ends.
-// Where several blocks in a row cannot be had it ends with an error, which matches
-// errdefs.ErrResourceExhausted when there is no room for more. It returns how many
-// blocks it asked for. The caller has the layer open.
+// bytes at most, and ends when they are here or, with its error, when ctx ends. A
+// block that cannot be had is left out; after several in a row Rush ends with an
+// error. One that matches errdefs.ErrResourceExhausted says that there is no room
+// for more. asked is how many blocks it asked for. The caller has the layer open.
 func (l *Layer) Rush(ctx context.Context, limit int64) (asked int, err error) {
 	most := aheadSlots * l.fetcher.opts.BlobSlots
 	r := &rush{

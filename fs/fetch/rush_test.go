@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/containerd/errdefs"
+	"github.com/opencontainers/go-digest"
 
 	"github.com/faasnet/faasnet/fs/block"
 	"github.com/faasnet/faasnet/fs/block/blocktest"
@@ -210,4 +212,38 @@ func TestRushEnds(t *testing.T) {
 			})
 		})
 	}
+}
+
+// However many layers hang that are fetched ahead, another one is read at once.
+func TestRushesLeaveSlots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		of := incompressible(0, blockSize, 1)
+		hang := blocktest.Count(blocktest.Hang())
+		f, err := New(newStore(t, store.Options{}), func(d digest.Digest) block.Source {
+			if d == of.Digest {
+				return of.Source()
+			}
+			return hang
+		}, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		var rushes sync.WaitGroup
+		ctx, cancel := context.WithCancel(t.Context())
+		for seed := range uint64(DefaultSlots + 10) {
+			l := openLayer(t, f, incompressible(1+seed, blockSize, 1))
+			rushes.Go(func() { _, _ = l.Rush(ctx, everything) })
+		}
+		synctest.Wait()
+		if now, _ := hang.Live(); now != DefaultSlots*3/4 {
+			t.Errorf("%d blocks under way, want %d", now, DefaultSlots*3/4)
+		}
+		began := time.Now()
+		if _, err := f.ReadBlock(t.Context(), of.Ref(0), nil); err != nil || time.Since(began) != 0 {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+		cancel()
+		rushes.Wait()
+	})
 }
