@@ -57,3 +57,21 @@ func TestTokensOfFunctionsThatWereLeft(t *testing.T) {
 		t.Errorf("kept %d", len(k.cached))
 	}
 }
+
+// What can wait until a burst is over counts as unread, too: a VM that missed it
+// would keep an old place.
+func TestDeafVMInBurst(t *testing.T) {
+	ctx, end := context.WithCancelCause(t.Context())
+	s := newSession(member{DefaultTenant, "deaf"}, "10.0.0.1:7000", end, time.Now())
+	for i := range maxNews {
+		if name := fmt.Sprint(i); !s.later(name) || s.later(name) {
+			t.Fatalf("function %s is not held once", name)
+		}
+	}
+	if ctx.Err() != nil {
+		t.Fatalf("ended early: %v", context.Cause(ctx))
+	}
+	if held := s.later("one more"); held || !errors.Is(context.Cause(ctx), errDeaf) || len(s.news) != maxNews {
+		t.Errorf("held: %v, ended with %v, %d pieces of news", held, context.Cause(ctx), len(s.news))
+	}
+}

@@ -54,22 +54,29 @@ var errDeaf = fmt.Errorf("the VM asks much and does not listen: %w", errdefs.Err
 
 // post replaces what was to be said of the function.
 func (s *session) post(function string, m *treepb.ToVM) {
+	if s.say(function, m) {
+		s.stir()
+	}
+}
+
+// say notes what is to be said of the function. false: a VM that has left so much
+// unread is told nothing more.
+func (s *session) say(function string, m *treepb.ToVM) bool {
 	if _, replaced := s.news[function]; !replaced && len(s.news) >= maxNews {
 		s.end(errDeaf)
-		return
+		return false
 	}
 	s.news[function] = m
-	s.stir()
+	return true
 }
 
 // later has the VM hear of its place when it is stirred, and reports whether it
 // would not hear of it anyway. Whoever calls it stirs.
 func (s *session) later(function string) bool {
-	if _, hears := s.news[function]; hears || len(s.news) >= maxNews {
+	if _, hears := s.news[function]; hears {
 		return false
 	}
-	s.news[function] = nil
-	return true
+	return s.say(function, nil)
 }
 
 // stir has the VM hear what there is to say.
