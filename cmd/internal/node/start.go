@@ -122,9 +122,10 @@ func (n *Node) rush(ctx context.Context, layers []tape) {
 	blocks, err := l.Rush(ctx, int64(n.cfg.Store.MaxBytes)/startShare)
 	entry := log.G(ctx).WithFields(log.Fields{"layer": top.blob, "blocks": blocks, "of": top.table.Len(), "took": time.Since(began)})
 	if err != nil {
-		entry = entry.WithError(err)
+		entry.WithError(err).Debug("start layer is fetched in part")
+	} else {
+		entry.Debug("start layer is fetched")
 	}
-	entry.Debug("start layer is fetched")
 	if err := l.Close(); err != nil {
 		log.G(ctx).WithError(err).Debug("start layer is left open")
 	}
