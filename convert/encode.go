@@ -29,7 +29,7 @@ func (c *Converter) encode(ctx context.Context, blob *blobReader, w io.Writer) (
 	}
 	defer tar.Close()
 	work := c.work
-	if blob.desc.Annotations[layer.LabelStart] != "" {
+	if isStartLayer(blob.desc) {
 		if work, err = c.harder(); err != nil {
 			return encoded{}, err
 		}

@@ -35,7 +35,7 @@ func (c *Converter) startLayer(ctx context.Context, cs content.Store, m *image, 
 		return nil, fmt.Errorf("image index: %w", err)
 	}
 	plan := start.New(merged, c.o.Record)
-	if err := plan.Settle(trees, merged); err != nil {
+	if err := plan.Settle(ctx, trees, merged); err != nil {
 		return nil, err
 	}
 	c.warnUnknown(plan, old)

@@ -41,7 +41,7 @@ func plan(t *testing.T, r start.Record, layers ...[]byte) (*start.Plan, *index.T
 	t.Helper()
 	below, merged := trees(t, layers...)
 	p := start.New(merged, r)
-	if err := p.Settle(below, merged); err != nil {
+	if err := p.Settle(t.Context(), below, merged); err != nil {
 		t.Fatal(err)
 	}
 	return p, merged

@@ -3,6 +3,7 @@ package start_test
 import (
 	"archive/tar"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -119,6 +120,17 @@ func TestPlanLeavesOutWhatWouldDiffer(t *testing.T) {
 	}
 	if !changesNothing(t, got, layers...) {
 		t.Error("containerd refuses the layers")
+	}
+}
+
+// TestSettleEnds: it reads all files of the layer, which may be many.
+func TestSettleEnds(t *testing.T) {
+	var l indextest.Tar
+	below, merged := trees(t, l.Add(hdr{Name: "a", Body: "A"}).Bytes())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := start.New(merged, record("a")).Settle(ctx, below, merged); !errors.Is(err, context.Canceled) {
+		t.Errorf("error is %v", err)
 	}
 }
 

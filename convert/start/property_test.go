@@ -40,7 +40,7 @@ func TestChangesNothing(t *testing.T) {
 			layers := randomLayers(r)
 			below, merged := trees(t, layers...)
 			p := start.New(merged, randomRecord(r, merged))
-			if err := p.Settle(below, merged); err != nil {
+			if err := p.Settle(t.Context(), below, merged); err != nil {
 				t.Fatal(err)
 			}
 			top := write(t, p, merged, layers...)

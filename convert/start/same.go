@@ -2,6 +2,7 @@ package start
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -15,10 +16,16 @@ import (
 // it is in the image: below are the trees of the image's layers, merged is
 // their merge. A default ACL, for example, that an upper layer gives to a
 // directory is inherited by a copy there and not by the file.
-func (p *Plan) Settle(below []*index.Tree, merged *index.Tree) error {
+func (p *Plan) Settle(ctx context.Context, below []*index.Tree, merged *index.Tree) error {
+	content := func(w io.Writer, f index.File) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		return zeros(w, f)
+	}
 	for p.Files() > 0 {
 		pr, pw := io.Pipe()
-		go func() { pw.CloseWithError(p.WriteTar(pw, merged, zeros)) }()
+		go func() { pw.CloseWithError(p.WriteTar(pw, merged, content)) }()
 		layer, err := index.FromTar(pr)
 		pr.CloseWithError(err)
 		if err != nil {
