@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/containerd/platforms"
@@ -199,6 +201,24 @@ func TestUsage(t *testing.T) {
 	for _, args := range [][]string{{"--help"}, {"convert", "--help"}, {"inspect", "--help"}, {"inspect", "ls", "--help"}, {"verify", "--help"}, {"pull", "--help"}} {
 		if out, _ := faasnet(t, 0, args...); !strings.Contains(out, "USAGE") {
 			t.Errorf("%s: %q", args, out)
+		}
+	}
+}
+
+// fullDisk is a standard output that takes nothing.
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+func TestSummaryThatCannotBeWritten(t *testing.T) {
+	cs := newStore(t)
+	dir := t.TempDir()
+	put(t, cs, smallImage(t, cs), "oci:"+filepath.Join(dir, "src:1"))
+	for _, flags := range [][]string{{}, {"--json"}} {
+		args := append([]string{"faasnet", "convert", "-q"}, flags...)
+		var errs bytes.Buffer
+		if code := run(append(args, "oci:"+filepath.Join(dir, "src:1"), "oci:"+filepath.Join(dir, "dst:1")), fullDisk{}, &errs); code != exitError {
+			t.Errorf("%q: exit code %d, want %d: %s", flags, code, exitError, &errs)
 		}
 	}
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"strings"
 	"time"
 
 	"github.com/opencontainers/go-digest"
@@ -50,13 +52,15 @@ func (p *progress) summary(c *cli.Context, src, dst endpoint.Name, target ocispe
 		e.SetIndent("", "  ")
 		return e.Encode(s)
 	}
-	fmt.Fprintf(c.App.Writer, "%s@%s\n%d layers (%d reused), %s -> %s (%+.1f %%), %.1f s\n",
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s@%s\n%d layers (%d reused), %s -> %s (%+.1f %%), %.1f s\n",
 		s.Target, s.Digest, len(s.Layers), s.Reused, size(s.BytesIn), size(s.BytesOut), change(s.BytesIn, s.BytesOut), s.Seconds)
 	for _, r := range s.Start {
-		fmt.Fprintf(c.App.Writer, "start layer: %d files, %s; left out: %d not in the image, %d little used, %d other\n",
+		fmt.Fprintf(&text, "start layer: %d files, %s; left out: %d not in the image, %d little used, %d other\n",
 			r.Files, size(r.BytesOut), r.Unknown, r.Little, r.Other)
 	}
-	return nil
+	_, err := io.WriteString(c.App.Writer, text.String())
+	return err
 }
 
 // change is by how many per cent b is more than a.
