@@ -35,15 +35,19 @@ container that still runs then gets SIGTERM, and SIGKILL 10 seconds later. Conta
 snapshot are removed in any case, and a failed command leaves --out as it was. The record is
 of the format that ctr-remote and nerdctl write for eStargz.
 
-Needs root. How much of each large file is read is recorded, too. For that the machine's
-dirty pages are written to disk first, and the disk's readahead is 128 KiB while the
-container runs.`,
+Needs root. How much of each large file is read is recorded, too. For that dirty pages of the
+disks that have the image are written and its large files dropped from the page cache, and
+while the container runs the readahead of these disks is at most 128 KiB, for all of the
+machine. What it was is printed if that was more, and restored however the command ends,
+unless it is killed (SIGKILL, or a second signal). --keep-readahead leaves it alone; large
+files may look more used then than they are.`,
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "out", Aliases: []string{"o"}, Usage: "write the record to `FILE`", Required: true},
 			&cli.StringFlag{Name: "snapshotter", Usage: "`NAME` of the snapshotter to run with", Value: "overlayfs", EnvVars: []string{"CONTAINERD_SNAPSHOTTER"}},
 			&cli.StringFlag{Name: "until", Usage: "end when the container prints `TEXT`; it is an error if it does not"},
 			&cli.DurationFlag{Name: "timeout", Usage: "end after `DURATION`", Value: time.Minute},
 			&cli.BoolFlag{Name: "net-host", Usage: "run in the network of this machine; the default is one without interfaces"},
+			&cli.BoolFlag{Name: "keep-readahead", Usage: "do not lower the readahead of the disks that have the image"},
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "do not show what the container prints"},
 		}, containerdFlags()...),
 		Action: func(c *cli.Context) error {
@@ -75,6 +79,7 @@ func runRecord(c *cli.Context) error {
 	r := recording{
 		client: client, snapshotter: c.String("snapshotter"), command: c.Args().Tail(), netHost: c.Bool("net-host"),
 		until: c.String("until"), timeout: c.Duration("timeout"), stderr: c.App.ErrWriter, quiet: c.Bool("quiet"),
+		keepReadahead: c.Bool("keep-readahead"),
 	}
 	record, err := r.record(ctx, ns[0].Ref)
 	if err != nil {
@@ -110,7 +115,7 @@ func (r *recording) record(ctx context.Context, ref string) (_ start.Record, err
 	}
 	var out start.Record
 	err = r.lower(ctx, func(root string) error {
-		if err := forget(root); err != nil {
+		if err := forget(ctx, root); err != nil {
 			return err
 		}
 		opened, err := r.run(ctx)

@@ -35,6 +35,8 @@ type recording struct {
 	timeout     time.Duration
 	stderr      io.Writer
 	quiet       bool
+
+	keepReadahead bool
 }
 
 // run runs the image's container and returns what it opened, in order.
@@ -158,8 +160,8 @@ func (r *recording) spec() []oci.SpecOpts {
 	return opts
 }
 
-// lower mounts the image without a container, and has little read ahead from it,
-// for as long as f runs.
+// lower mounts the image without a container, with nothing to be written to its
+// disks, and has little read ahead from them, for as long as f runs.
 func (r *recording) lower(ctx context.Context, f func(root string) error) (err error) {
 	diffIDs, err := r.image.RootFS(ctx)
 	if err != nil {
@@ -175,11 +177,19 @@ func (r *recording) lower(ctx context.Context, f func(root string) error) (err e
 		defer cancel()
 		err = errors.Join(err, sn.Remove(tidy, key))
 	}()
-	restore, err := lessReadahead(mounts)
-	if err != nil {
-		fmt.Fprintf(r.stderr, "faasnet: warning: large files may look more used than they are: readahead: %v\n", err)
+	dirs := lowerDirs(mounts)
+	if err := flush(dirs); err != nil {
+		return fmt.Errorf("write dirty pages: %w", err)
 	}
-	defer func() { err = errors.Join(err, restore()) }()
+	if !r.keepReadahead {
+		restore, err := lessReadahead("/sys", dirs, func(disk string, kib int) {
+			fmt.Fprintf(r.stderr, "faasnet: %s is %d instead of %d until the recording ends\n", disk, readahead, kib)
+		})
+		if err != nil {
+			fmt.Fprintf(r.stderr, "faasnet: warning: large files may look more used than they are: readahead: %v\n", err)
+		}
+		defer func() { err = errors.Join(err, restore()) }()
+	}
 	var failed error // mount wraps it in words of its own
 	err = mount.WithReadonlyTempMount(ctx, mounts, func(root string) error {
 		failed = f(root)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,11 +17,46 @@ import (
 // was read: smaller ones are read ahead as a whole.
 const largeFile = 1 << 20
 
+// window is how much of a file is looked at at a time, in bytes.
+const window = 1 << 30
+
+// flush writes the dirty pages of the file systems that dirs are on: forget
+// leaves those in the cache.
+func flush(dirs []string) error {
+	done := make(map[uint64]bool)
+	for _, dir := range dirs {
+		if err := flushOnce(dir, done); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// flushOnce does so for one directory, unless its device is done.
+func flushOnce(dir string, done map[uint64]bool) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return &os.PathError{Op: "stat", Path: dir, Err: err}
+	}
+	if done[st.Dev] {
+		return nil
+	}
+	done[st.Dev] = true
+	return os.NewSyscallError("syncfs", unix.Syncfs(int(f.Fd())))
+}
+
 // forget drops what the page cache has of the large files under root, so that
 // what is there after a run was read by the run.
-func forget(root string) error {
-	unix.Sync() // dirty pages stay in the cache
+func forget(ctx context.Context, root string) error {
 	return filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		if err != nil || !d.Type().IsRegular() {
 			return err
 		}
@@ -69,16 +105,29 @@ func entry(f *os.File, name string) (start.Entry, bool, error) {
 	if err != nil || !info.Mode().IsRegular() || info.Size() < largeFile {
 		return e, err == nil && info.Mode().IsRegular(), err
 	}
-	n, err := cached(f, info.Size())
+	n, err := cached(f, info.Size(), window)
 	e.Used = &n
 	return e, true, err
 }
 
-// cached is how many bytes of a file are in the page cache.
-func cached(f *os.File, size int64) (n int64, err error) {
+// cached is how many bytes of a file are in the page cache. It looks at no more
+// than window bytes at a time: a sparse file may be larger than any memory.
+func cached(f *os.File, size, window int64) (n int64, err error) {
+	for off := int64(0); off < size; off += window {
+		m, err := cachedIn(f, off, min(window, size-off))
+		if err != nil {
+			return 0, err
+		}
+		n += m
+	}
+	return n, nil
+}
+
+// cachedIn is cached for a part of a file. off is a multiple of the page size.
+func cachedIn(f *os.File, off, size int64) (n int64, err error) {
 	// Not cachestat: the pages are those of the file below an overlay, which
 	// only a mapping leads to.
-	p, err := unix.Mmap(int(f.Fd()), 0, int(size), unix.PROT_READ, unix.MAP_SHARED)
+	p, err := unix.Mmap(int(f.Fd()), off, int(size), unix.PROT_READ, unix.MAP_SHARED)
 	if err != nil {
 		return 0, os.NewSyscallError("mmap", err)
 	}
