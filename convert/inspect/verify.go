@@ -51,6 +51,9 @@ func (v *Verifier) Image(ctx context.Context, manifest ocispec.Descriptor) error
 		if l.Info == nil {
 			continue
 		}
+		if l.Info.Start && i != len(img.Layers)-2 {
+			v.Report(fmt.Sprintf("manifest %s: start layer %s is not right below the index layer", manifest.Digest, l.Descriptor.Digest))
+		}
 		c, err := v.Layer(ctx, l)
 		if err != nil {
 			return err

@@ -37,6 +37,9 @@ func (v *Verifier) startLayer(ctx context.Context, img *Image, trees []*index.Tr
 	copies := NewReader(v.Blobs, img.devices()[top:top+1])
 	done := make(map[any]bool)
 	return trees[top].Walk(func(f index.File) error {
+		if !f.IsDir() && !f.IsRegular() {
+			v.Report(fmt.Sprintf("%s: %q is neither a file nor a directory", where, f.Path))
+		}
 		if !f.IsRegular() || done[f.ID()] || slices.Contains(other, f.Path) {
 			return nil
 		}

@@ -62,3 +62,34 @@ func TestVerifyStartLayer(t *testing.T) {
 		})
 	}
 }
+
+// TestVerifyStartLayerForm: what changes nothing may be wrong all the same.
+func TestVerifyStartLayerForm(t *testing.T) {
+	link := indextest.Header{Name: "l", Type: '2', Link: "a"}
+	var base, top indextest.Tar
+	base.Add(indextest.Header{Name: "a", Body: "A"}, link)
+	top.Add(link)
+	cs, plain := converted(t, base.Bytes())
+	good, err := convert.Image(t.Context(), cs, plain, convert.Options{BlockSize: blockSize, Record: start.Record{{Path: "a"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := lay(t, cs, top.Bytes(), layer.Sections{Index: indexOf(t, top.Bytes())})
+	d.Annotations[layer.LabelStart] = "true"
+	for name, c := range map[string]struct {
+		edit func(*ocispec.Manifest, *ocispec.Image)
+		want string
+	}{
+		"a link": {func(m *ocispec.Manifest, c *ocispec.Image) {
+			m.Layers[1], c.RootFS.DiffIDs[1] = d, digest.FromBytes(top.Bytes())
+		}, `"l" is neither a file nor a directory`},
+		"too low":      {func(m *ocispec.Manifest, _ *ocispec.Image) { m.Layers[0].Annotations[layer.LabelStart] = "true" }, "is not right below the index layer"},
+		"on the index": {func(m *ocispec.Manifest, _ *ocispec.Image) { m.Layers[2].Annotations[layer.LabelStart] = "true" }, "is not right below the index layer"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if found := strings.Join(verify(t, cs, rewrite(t, cs, *good, c.edit)), "\n"); !strings.Contains(found, c.want) {
+				t.Errorf("problems are\n%s\nwant one with %q", found, c.want)
+			}
+		})
+	}
+}
