@@ -46,7 +46,7 @@ func (r *recording) run(ctx context.Context) (_ []string, err error) {
 	whole := context.WithoutCancel(ctx)
 	c, err := r.client.NewContainer(whole, id,
 		containerd.WithImage(r.image), containerd.WithSnapshotter(r.snapshotter), containerd.WithNewSnapshot(id, r.image),
-		containerd.WithImageStopSignal(r.image, "SIGTERM"), containerd.WithNewSpec(r.spec()...))
+		containerd.WithNewSpec(r.spec()...))
 	if err != nil {
 		return nil, fmt.Errorf("container: %w", err)
 	}

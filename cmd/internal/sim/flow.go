@@ -9,7 +9,8 @@ import (
 	"github.com/faasnet/faasnet/cmd/internal/tree"
 )
 
-// rushWindow is how many blocks of a start layer a VM asks for at a time.
+// rushWindow is how many blocks of a start layer a VM asks for at a time: as many as
+// fetch asks other VMs for.
 const rushWindow = 4
 
 // flow computes a burst instead of living through it: block by block, when each
