@@ -39,16 +39,40 @@ func (c *conn) check() {
 	if c.quietFor() >= silence/2 {
 		c.listen()
 	}
-	switch quiet := c.quietFor(); {
+	quiet := c.quietFor()
+	switch {
 	case quiet >= silence:
 		c.watching = false
 		c.close(fmt.Errorf("%s: %w for %v", c.vm, errSilent, quiet))
 		return
-	case quiet >= silence/2 && time.Since(c.pinged) >= silence/2:
+	case quiet < silence/2:
+		c.doubted = false
+		c.watch.Reset(min(silence/4, silence/2-quiet))
+		return
+	}
+	next := min(silence/4, silence-quiet)
+	switch owed := c.owed(); {
+	case owed >= silence/2:
+		c.doubt()
+	case owed > 0:
+		next = min(next, silence/2-owed)
+	}
+	if time.Since(c.pinged) >= silence/2 {
 		c.pinged = time.Now()
 		c.out.say(framePing, 0, 0, nil)
 	}
-	c.watch.Reset(silence / 4)
+	c.watch.Reset(next)
+}
+
+// doubt reports a VM that is quiet and owes us blocks, once until it is heard. The
+// caller holds mu, and the connection has not ended.
+func (c *conn) doubt() {
+	if c.doubted {
+		return
+	}
+	c.doubted = true
+	c.r.metrics.quiet.Add(1)
+	c.work.Go(func() { c.r.report(c.vm, Quiet) })
 }
 
 // listen looks for bytes that have come and are too few to wake the reader. The
@@ -100,14 +124,24 @@ func (c *conn) quiet() bool {
 func (c *conn) owes() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	owes := len(c.pushed) > 0
-	for _, k := range c.calls {
-		owes = owes || k.dst != nil
-	}
-	if !owes || !c.watching {
+	return c.owed()
+}
+
+// owed is owes for a caller that holds mu. What is pushed was announced by a sign
+// of life.
+func (c *conn) owed() (d time.Duration) {
+	switch {
+	case !c.watching:
 		return 0
+	case len(c.pushed) > 0:
+		return c.quietFor()
 	}
-	return c.quietFor()
+	for _, k := range c.calls {
+		if k.dst != nil {
+			d = max(d, time.Since(k.began))
+		}
+	}
+	return min(d, c.quietFor())
 }
 
 // idleFor is after what time without a request in either direction whoever made

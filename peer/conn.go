@@ -54,7 +54,8 @@ type conn struct {
 	pinged   time.Time   // when we asked whether it lives
 	watch    *time.Timer // runs check; nil before the first time
 	watching bool
-	queued   int // bytes that waited for the reader when it was last looked
+	doubted  bool // it is reported to be quiet
+	queued   int  // bytes that waited for the reader when it was last looked
 	pace     pace
 	used     time.Time   // when something was asked, by either side
 	idle     *time.Timer // runs retire; nil on a connection that they made

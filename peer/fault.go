@@ -3,16 +3,17 @@ package peer
 // Fault is how another VM fails.
 type Fault int
 
-// Faults. The numbers are those of tree.proto.
+// Faults. The numbers are those of treeclient.
 const (
 	Unreachable Fault = 1 + iota // no connection
 	Silent                       // no sign of life while we waited
 	Corrupt                      // bad bytes under a good verdict
 	Slow                         // loses to others again and again
+	Quiet                        // no sign of life for half of that time: not a fault yet
 )
 
 func (f Fault) String() string {
-	return [...]string{"", "unreachable", "silent", "corrupt", "slow"}[f]
+	return [...]string{"", "unreachable", "silent", "corrupt", "slow", "quiet"}[f]
 }
 
 // Report says that an upstream fails.

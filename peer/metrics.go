@@ -23,6 +23,7 @@ type metrics struct {
 	dials    atomic.Int64 // that failed
 	corrupt  atomic.Int64 // blocks with bad bytes under a good verdict
 	slow     atomic.Int64 // neighbours that lost to others again and again
+	quiet    atomic.Int64 // neighbours that owed us blocks and were quiet
 
 	collectors []prometheus.Collector
 }
@@ -56,7 +57,7 @@ func (m *metrics) register(r prometheus.Registerer, relay *Relay) error {
 	counter("moved_total", "Requests and followers sent elsewhere.", nil, &m.moved)
 	counter("aborts_total", "Transfers to us that their sender gave up.", nil, &m.aborts)
 	counter("rings_total", "Waits given up since VMs waited for each other.", nil, &m.rings)
-	for fault, n := range map[Fault]*atomic.Int64{Unreachable: &m.dials, Silent: &m.silent, Corrupt: &m.corrupt, Slow: &m.slow} {
+	for fault, n := range map[Fault]*atomic.Int64{Unreachable: &m.dials, Silent: &m.silent, Corrupt: &m.corrupt, Slow: &m.slow, Quiet: &m.quiet} {
 		counter("faults_total", "Failures of other VMs, by fault.", prometheus.Labels{"fault": fault.String()}, n)
 	}
 	add(prometheus.NewGaugeFunc(prometheus.GaugeOpts{

@@ -99,7 +99,8 @@ func (r *Relay) corrupt(vm, function string, err error) {
 	}
 }
 
-// report tells of a VM in all places where it is our upstream, once an epoch.
+// report tells of a VM in all places where it is our upstream, once an epoch, but
+// that it is quiet each time.
 func (r *Relay) report(vm string, f Fault) {
 	var out []Report
 	r.mu.Lock()
@@ -109,7 +110,7 @@ func (r *Relay) report(vm string, f Fault) {
 				continue
 			}
 			rep := Report{Function: function, Stripe: i, VM: vm, Fault: f}
-			if _, told := p.reported[rep]; !told {
+			if _, told := p.reported[rep]; !told || f == Quiet {
 				p.reported[rep] = struct{}{}
 				out = append(out, rep)
 			}

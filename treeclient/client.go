@@ -188,8 +188,8 @@ func (c *Client) Identity() (tenant string, keys []ed25519.PublicKey) {
 }
 
 // Report tells the coordinator that a neighbour fails, each fault of it once for
-// each epoch. It is lost while the coordinator is away: it finds out by itself
-// then.
+// each epoch, but Quiet each time. It is lost while the coordinator is away: it
+// finds out by itself then.
 func (c *Client) Report(name string, stripe int, vm string, fault Fault) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -200,6 +200,10 @@ func (c *Client) Report(name string, stripe int, vm string, fault Fault) {
 	}
 	l := c.links[f.at]
 	if l == nil || l.out == nil {
+		return
+	}
+	if fault == Quiet {
+		l.say(&treepb.FromVM{Message: &treepb.FromVM_Quiet{Quiet: &treepb.Quiet{Function: name, Vm: vm}}})
 		return
 	}
 	f.reported[why] = true

@@ -277,3 +277,30 @@ func TestRunTwiceIsRefused(t *testing.T) {
 		}
 	})
 }
+
+// That a neighbour is quiet is said each time, and does not hide that it is silent.
+func TestQuietIsSaidEachTime(t *testing.T) {
+	inBubble(t, func(w *world) {
+		t := w.t
+		var heard said
+		c := w.coordinator()
+		c.Said = heard.hear
+		w.serve(home, c)
+		a, b := w.vm("a"), w.vm("b")
+		a.Join(t.Context(), image)
+		b.Join(t.Context(), image)
+		for range 3 {
+			b.Report(image, 0, "a", treeclient.Quiet)
+			b.Report(image, 0, "a", treeclient.Silent)
+		}
+		b.Report("no such function", 0, "a", treeclient.Quiet)
+		synctest.Wait()
+		want := &treepb.Quiet{Function: image, Vm: "a"}
+		if got := pick(&heard, (*treepb.FromVM).GetQuiet); len(got) != 3 || !proto.Equal(got[0], want) {
+			t.Errorf("quiet: %v", got)
+		}
+		if got := reports(&heard); len(got) != 1 || got[0].Fault != treepb.Report_FAULT_SILENT {
+			t.Errorf("reports: %v", got)
+		}
+	})
+}

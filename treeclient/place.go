@@ -39,6 +39,7 @@ const (
 	Silent                       // keep-alives stay away
 	Corrupt                      // bad bytes under a good verdict
 	Slow
+	Quiet // perhaps Silent soon; it is gone if the coordinator does not hear it either
 )
 
 func (f Fault) wire() treepb.Report_Fault {

@@ -133,7 +133,7 @@ func (x Refusal_Again) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Refusal_Again.Descriptor instead.
 func (Refusal_Again) EnumDescriptor() ([]byte, []int) {
-	return file_tree_proto_rawDescGZIP(), []int{12, 0}
+	return file_tree_proto_rawDescGZIP(), []int{13, 0}
 }
 
 // Function is the key of a tree: knowing a digest is not enough to read it.
@@ -199,6 +199,7 @@ type FromVM struct {
 	//	*FromVM_Leave
 	//	*FromVM_Heartbeat
 	//	*FromVM_Report
+	//	*FromVM_Quiet
 	Message       isFromVM_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -286,6 +287,15 @@ func (x *FromVM) GetReport() *Report {
 	return nil
 }
 
+func (x *FromVM) GetQuiet() *Quiet {
+	if x != nil {
+		if x, ok := x.Message.(*FromVM_Quiet); ok {
+			return x.Quiet
+		}
+	}
+	return nil
+}
+
 type isFromVM_Message interface {
 	isFromVM_Message()
 }
@@ -310,6 +320,10 @@ type FromVM_Report struct {
 	Report *Report `protobuf:"bytes,5,opt,name=report,proto3,oneof"`
 }
 
+type FromVM_Quiet struct {
+	Quiet *Quiet `protobuf:"bytes,6,opt,name=quiet,proto3,oneof"` // a coordinator that does not know it ignores it
+}
+
 func (*FromVM_Hello) isFromVM_Message() {}
 
 func (*FromVM_Join) isFromVM_Message() {}
@@ -319,6 +333,8 @@ func (*FromVM_Leave) isFromVM_Message() {}
 func (*FromVM_Heartbeat) isFromVM_Message() {}
 
 func (*FromVM_Report) isFromVM_Message() {}
+
+func (*FromVM_Quiet) isFromVM_Message() {}
 
 // ToVM without a message says that the coordinator lives. It says something at
 // least every four heartbeats.
@@ -853,6 +869,61 @@ func (x *Report) GetFault() Report_Fault {
 	return Report_FAULT_UNSPECIFIED
 }
 
+// Quiet says that a VM that we read from owes us blocks and gives no sign of life,
+// for too short a time to be blamed. It is gone if the coordinator, too, misses its
+// heartbeat, and else nothing is done.
+type Quiet struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Function      string                 `protobuf:"bytes,1,opt,name=function,proto3" json:"function,omitempty"`
+	Vm            string                 `protobuf:"bytes,2,opt,name=vm,proto3" json:"vm,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Quiet) Reset() {
+	*x = Quiet{}
+	mi := &file_tree_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Quiet) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Quiet) ProtoMessage() {}
+
+func (x *Quiet) ProtoReflect() protoreflect.Message {
+	mi := &file_tree_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Quiet.ProtoReflect.Descriptor instead.
+func (*Quiet) Descriptor() ([]byte, []int) {
+	return file_tree_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Quiet) GetFunction() string {
+	if x != nil {
+		return x.Function
+	}
+	return ""
+}
+
+func (x *Quiet) GetVm() string {
+	if x != nil {
+		return x.Vm
+	}
+	return ""
+}
+
 // Peer is one VM as another one needs to know it.
 type Peer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -864,7 +935,7 @@ type Peer struct {
 
 func (x *Peer) Reset() {
 	*x = Peer{}
-	mi := &file_tree_proto_msgTypes[9]
+	mi := &file_tree_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -876,7 +947,7 @@ func (x *Peer) String() string {
 func (*Peer) ProtoMessage() {}
 
 func (x *Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_tree_proto_msgTypes[9]
+	mi := &file_tree_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -889,7 +960,7 @@ func (x *Peer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peer.ProtoReflect.Descriptor instead.
 func (*Peer) Descriptor() ([]byte, []int) {
-	return file_tree_proto_rawDescGZIP(), []int{9}
+	return file_tree_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Peer) GetVm() string {
@@ -925,7 +996,7 @@ type Assignment struct {
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_tree_proto_msgTypes[10]
+	mi := &file_tree_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -937,7 +1008,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_tree_proto_msgTypes[10]
+	mi := &file_tree_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -950,7 +1021,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_tree_proto_rawDescGZIP(), []int{10}
+	return file_tree_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Assignment) GetFunction() string {
@@ -1006,7 +1077,7 @@ type Stripe struct {
 
 func (x *Stripe) Reset() {
 	*x = Stripe{}
-	mi := &file_tree_proto_msgTypes[11]
+	mi := &file_tree_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1018,7 +1089,7 @@ func (x *Stripe) String() string {
 func (*Stripe) ProtoMessage() {}
 
 func (x *Stripe) ProtoReflect() protoreflect.Message {
-	mi := &file_tree_proto_msgTypes[11]
+	mi := &file_tree_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1031,7 +1102,7 @@ func (x *Stripe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stripe.ProtoReflect.Descriptor instead.
 func (*Stripe) Descriptor() ([]byte, []int) {
-	return file_tree_proto_rawDescGZIP(), []int{11}
+	return file_tree_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Stripe) GetUpstream() *Peer {
@@ -1068,7 +1139,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_tree_proto_msgTypes[12]
+	mi := &file_tree_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1080,7 +1151,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_tree_proto_msgTypes[12]
+	mi := &file_tree_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1093,7 +1164,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_tree_proto_rawDescGZIP(), []int{12}
+	return file_tree_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Refusal) GetFunction() string {
@@ -1128,7 +1199,7 @@ type Redirect struct {
 
 func (x *Redirect) Reset() {
 	*x = Redirect{}
-	mi := &file_tree_proto_msgTypes[13]
+	mi := &file_tree_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1140,7 +1211,7 @@ func (x *Redirect) String() string {
 func (*Redirect) ProtoMessage() {}
 
 func (x *Redirect) ProtoReflect() protoreflect.Message {
-	mi := &file_tree_proto_msgTypes[13]
+	mi := &file_tree_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1153,7 +1224,7 @@ func (x *Redirect) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Redirect.ProtoReflect.Descriptor instead.
 func (*Redirect) Descriptor() ([]byte, []int) {
-	return file_tree_proto_rawDescGZIP(), []int{13}
+	return file_tree_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Redirect) GetFunction() string {
@@ -1180,7 +1251,7 @@ type PlaceRequest struct {
 
 func (x *PlaceRequest) Reset() {
 	*x = PlaceRequest{}
-	mi := &file_tree_proto_msgTypes[14]
+	mi := &file_tree_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1192,7 +1263,7 @@ func (x *PlaceRequest) String() string {
 func (*PlaceRequest) ProtoMessage() {}
 
 func (x *PlaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tree_proto_msgTypes[14]
+	mi := &file_tree_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1205,7 +1276,7 @@ func (x *PlaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlaceRequest.ProtoReflect.Descriptor instead.
 func (*PlaceRequest) Descriptor() ([]byte, []int) {
-	return file_tree_proto_rawDescGZIP(), []int{14}
+	return file_tree_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *PlaceRequest) GetFunction() *Function {
@@ -1233,7 +1304,7 @@ type InsertResponse struct {
 
 func (x *InsertResponse) Reset() {
 	*x = InsertResponse{}
-	mi := &file_tree_proto_msgTypes[15]
+	mi := &file_tree_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1245,7 +1316,7 @@ func (x *InsertResponse) String() string {
 func (*InsertResponse) ProtoMessage() {}
 
 func (x *InsertResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tree_proto_msgTypes[15]
+	mi := &file_tree_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1258,7 +1329,7 @@ func (x *InsertResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InsertResponse.ProtoReflect.Descriptor instead.
 func (*InsertResponse) Descriptor() ([]byte, []int) {
-	return file_tree_proto_rawDescGZIP(), []int{15}
+	return file_tree_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *InsertResponse) GetUpstreams() []*Peer {
@@ -1292,7 +1363,7 @@ type DeleteResponse struct {
 
 func (x *DeleteResponse) Reset() {
 	*x = DeleteResponse{}
-	mi := &file_tree_proto_msgTypes[16]
+	mi := &file_tree_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1304,7 +1375,7 @@ func (x *DeleteResponse) String() string {
 func (*DeleteResponse) ProtoMessage() {}
 
 func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tree_proto_msgTypes[16]
+	mi := &file_tree_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1317,7 +1388,7 @@ func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteResponse) Descriptor() ([]byte, []int) {
-	return file_tree_proto_rawDescGZIP(), []int{16}
+	return file_tree_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *DeleteResponse) GetEpoch() uint64 {
@@ -1346,7 +1417,7 @@ type Move struct {
 
 func (x *Move) Reset() {
 	*x = Move{}
-	mi := &file_tree_proto_msgTypes[17]
+	mi := &file_tree_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1358,7 +1429,7 @@ func (x *Move) String() string {
 func (*Move) ProtoMessage() {}
 
 func (x *Move) ProtoReflect() protoreflect.Message {
-	mi := &file_tree_proto_msgTypes[17]
+	mi := &file_tree_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1371,7 +1442,7 @@ func (x *Move) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Move.ProtoReflect.Descriptor instead.
 func (*Move) Descriptor() ([]byte, []int) {
-	return file_tree_proto_rawDescGZIP(), []int{17}
+	return file_tree_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Move) GetVm() string {
@@ -1411,7 +1482,7 @@ type GetTreeRequest struct {
 
 func (x *GetTreeRequest) Reset() {
 	*x = GetTreeRequest{}
-	mi := &file_tree_proto_msgTypes[18]
+	mi := &file_tree_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1423,7 +1494,7 @@ func (x *GetTreeRequest) String() string {
 func (*GetTreeRequest) ProtoMessage() {}
 
 func (x *GetTreeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tree_proto_msgTypes[18]
+	mi := &file_tree_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1436,7 +1507,7 @@ func (x *GetTreeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTreeRequest.ProtoReflect.Descriptor instead.
 func (*GetTreeRequest) Descriptor() ([]byte, []int) {
-	return file_tree_proto_rawDescGZIP(), []int{18}
+	return file_tree_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GetTreeRequest) GetFunction() *Function {
@@ -1459,7 +1530,7 @@ type Tree struct {
 
 func (x *Tree) Reset() {
 	*x = Tree{}
-	mi := &file_tree_proto_msgTypes[19]
+	mi := &file_tree_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1471,7 +1542,7 @@ func (x *Tree) String() string {
 func (*Tree) ProtoMessage() {}
 
 func (x *Tree) ProtoReflect() protoreflect.Message {
-	mi := &file_tree_proto_msgTypes[19]
+	mi := &file_tree_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1484,7 +1555,7 @@ func (x *Tree) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tree.ProtoReflect.Descriptor instead.
 func (*Tree) Descriptor() ([]byte, []int) {
-	return file_tree_proto_rawDescGZIP(), []int{19}
+	return file_tree_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Tree) GetFunction() *Function {
@@ -1538,7 +1609,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_tree_proto_msgTypes[20]
+	mi := &file_tree_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1550,7 +1621,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_tree_proto_msgTypes[20]
+	mi := &file_tree_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1563,7 +1634,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_tree_proto_rawDescGZIP(), []int{20}
+	return file_tree_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Node) GetPeer() *Peer {
@@ -1631,7 +1702,7 @@ type ListTreesRequest struct {
 
 func (x *ListTreesRequest) Reset() {
 	*x = ListTreesRequest{}
-	mi := &file_tree_proto_msgTypes[21]
+	mi := &file_tree_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1643,7 +1714,7 @@ func (x *ListTreesRequest) String() string {
 func (*ListTreesRequest) ProtoMessage() {}
 
 func (x *ListTreesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tree_proto_msgTypes[21]
+	mi := &file_tree_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1656,7 +1727,7 @@ func (x *ListTreesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTreesRequest.ProtoReflect.Descriptor instead.
 func (*ListTreesRequest) Descriptor() ([]byte, []int) {
-	return file_tree_proto_rawDescGZIP(), []int{21}
+	return file_tree_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListTreesRequest) GetTenant() string {
@@ -1675,7 +1746,7 @@ type ListTreesResponse struct {
 
 func (x *ListTreesResponse) Reset() {
 	*x = ListTreesResponse{}
-	mi := &file_tree_proto_msgTypes[22]
+	mi := &file_tree_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1687,7 +1758,7 @@ func (x *ListTreesResponse) String() string {
 func (*ListTreesResponse) ProtoMessage() {}
 
 func (x *ListTreesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tree_proto_msgTypes[22]
+	mi := &file_tree_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1700,7 +1771,7 @@ func (x *ListTreesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTreesResponse.ProtoReflect.Descriptor instead.
 func (*ListTreesResponse) Descriptor() ([]byte, []int) {
-	return file_tree_proto_rawDescGZIP(), []int{22}
+	return file_tree_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListTreesResponse) GetTrees() []*Summary {
@@ -1722,7 +1793,7 @@ type Summary struct {
 
 func (x *Summary) Reset() {
 	*x = Summary{}
-	mi := &file_tree_proto_msgTypes[23]
+	mi := &file_tree_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1734,7 +1805,7 @@ func (x *Summary) String() string {
 func (*Summary) ProtoMessage() {}
 
 func (x *Summary) ProtoReflect() protoreflect.Message {
-	mi := &file_tree_proto_msgTypes[23]
+	mi := &file_tree_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1747,7 +1818,7 @@ func (x *Summary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Summary.ProtoReflect.Descriptor instead.
 func (*Summary) Descriptor() ([]byte, []int) {
-	return file_tree_proto_rawDescGZIP(), []int{23}
+	return file_tree_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Summary) GetFunction() *Function {
@@ -1787,7 +1858,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_tree_proto_msgTypes[24]
+	mi := &file_tree_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1799,7 +1870,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tree_proto_msgTypes[24]
+	mi := &file_tree_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1812,7 +1883,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_tree_proto_rawDescGZIP(), []int{24}
+	return file_tree_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *WatchRequest) GetFunction() *Function {
@@ -1835,7 +1906,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_tree_proto_msgTypes[25]
+	mi := &file_tree_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1847,7 +1918,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_tree_proto_msgTypes[25]
+	mi := &file_tree_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1860,7 +1931,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_tree_proto_rawDescGZIP(), []int{25}
+	return file_tree_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Change) GetFunction() *Function {
@@ -1906,13 +1977,14 @@ const file_tree_proto_rawDesc = "" +
 	"tree.proto\x12\x0ffaasnet.tree.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"2\n" +
 	"\bFunction\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\tR\x02id\"\x8f\x02\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\"\xbf\x02\n" +
 	"\x06FromVM\x12.\n" +
 	"\x05hello\x18\x01 \x01(\v2\x16.faasnet.tree.v1.HelloH\x00R\x05hello\x12+\n" +
 	"\x04join\x18\x02 \x01(\v2\x15.faasnet.tree.v1.JoinH\x00R\x04join\x12.\n" +
 	"\x05leave\x18\x03 \x01(\v2\x16.faasnet.tree.v1.LeaveH\x00R\x05leave\x12:\n" +
 	"\theartbeat\x18\x04 \x01(\v2\x1a.faasnet.tree.v1.HeartbeatH\x00R\theartbeat\x121\n" +
-	"\x06report\x18\x05 \x01(\v2\x17.faasnet.tree.v1.ReportH\x00R\x06reportB\t\n" +
+	"\x06report\x18\x05 \x01(\v2\x17.faasnet.tree.v1.ReportH\x00R\x06report\x12.\n" +
+	"\x05quiet\x18\x06 \x01(\v2\x16.faasnet.tree.v1.QuietH\x00R\x05quietB\t\n" +
 	"\amessage\"\xf5\x01\n" +
 	"\x04ToVM\x124\n" +
 	"\awelcome\x18\x01 \x01(\v2\x18.faasnet.tree.v1.WelcomeH\x00R\awelcome\x12=\n" +
@@ -1962,7 +2034,10 @@ const file_tree_proto_rawDesc = "" +
 	"\fFAULT_SILENT\x10\x02\x12\x11\n" +
 	"\rFAULT_CORRUPT\x10\x03\x12\x0e\n" +
 	"\n" +
-	"FAULT_SLOW\x10\x04\"0\n" +
+	"FAULT_SLOW\x10\x04\"3\n" +
+	"\x05Quiet\x12\x1a\n" +
+	"\bfunction\x18\x01 \x01(\tR\bfunction\x12\x0e\n" +
+	"\x02vm\x18\x02 \x01(\tR\x02vm\"0\n" +
 	"\x04Peer\x12\x0e\n" +
 	"\x02vm\x18\x01 \x01(\tR\x02vm\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\"\xe4\x01\n" +
@@ -2067,7 +2142,7 @@ func file_tree_proto_rawDescGZIP() []byte {
 }
 
 var file_tree_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_tree_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_tree_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_tree_proto_goTypes = []any{
 	(Report_Fault)(0),             // 0: faasnet.tree.v1.Report.Fault
 	(Refusal_Again)(0),            // 1: faasnet.tree.v1.Refusal.Again
@@ -2080,25 +2155,26 @@ var file_tree_proto_goTypes = []any{
 	(*Leave)(nil),                 // 8: faasnet.tree.v1.Leave
 	(*Heartbeat)(nil),             // 9: faasnet.tree.v1.Heartbeat
 	(*Report)(nil),                // 10: faasnet.tree.v1.Report
-	(*Peer)(nil),                  // 11: faasnet.tree.v1.Peer
-	(*Assignment)(nil),            // 12: faasnet.tree.v1.Assignment
-	(*Stripe)(nil),                // 13: faasnet.tree.v1.Stripe
-	(*Refusal)(nil),               // 14: faasnet.tree.v1.Refusal
-	(*Redirect)(nil),              // 15: faasnet.tree.v1.Redirect
-	(*PlaceRequest)(nil),          // 16: faasnet.tree.v1.PlaceRequest
-	(*InsertResponse)(nil),        // 17: faasnet.tree.v1.InsertResponse
-	(*DeleteResponse)(nil),        // 18: faasnet.tree.v1.DeleteResponse
-	(*Move)(nil),                  // 19: faasnet.tree.v1.Move
-	(*GetTreeRequest)(nil),        // 20: faasnet.tree.v1.GetTreeRequest
-	(*Tree)(nil),                  // 21: faasnet.tree.v1.Tree
-	(*Node)(nil),                  // 22: faasnet.tree.v1.Node
-	(*ListTreesRequest)(nil),      // 23: faasnet.tree.v1.ListTreesRequest
-	(*ListTreesResponse)(nil),     // 24: faasnet.tree.v1.ListTreesResponse
-	(*Summary)(nil),               // 25: faasnet.tree.v1.Summary
-	(*WatchRequest)(nil),          // 26: faasnet.tree.v1.WatchRequest
-	(*Change)(nil),                // 27: faasnet.tree.v1.Change
-	(*durationpb.Duration)(nil),   // 28: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 29: google.protobuf.Timestamp
+	(*Quiet)(nil),                 // 11: faasnet.tree.v1.Quiet
+	(*Peer)(nil),                  // 12: faasnet.tree.v1.Peer
+	(*Assignment)(nil),            // 13: faasnet.tree.v1.Assignment
+	(*Stripe)(nil),                // 14: faasnet.tree.v1.Stripe
+	(*Refusal)(nil),               // 15: faasnet.tree.v1.Refusal
+	(*Redirect)(nil),              // 16: faasnet.tree.v1.Redirect
+	(*PlaceRequest)(nil),          // 17: faasnet.tree.v1.PlaceRequest
+	(*InsertResponse)(nil),        // 18: faasnet.tree.v1.InsertResponse
+	(*DeleteResponse)(nil),        // 19: faasnet.tree.v1.DeleteResponse
+	(*Move)(nil),                  // 20: faasnet.tree.v1.Move
+	(*GetTreeRequest)(nil),        // 21: faasnet.tree.v1.GetTreeRequest
+	(*Tree)(nil),                  // 22: faasnet.tree.v1.Tree
+	(*Node)(nil),                  // 23: faasnet.tree.v1.Node
+	(*ListTreesRequest)(nil),      // 24: faasnet.tree.v1.ListTreesRequest
+	(*ListTreesResponse)(nil),     // 25: faasnet.tree.v1.ListTreesResponse
+	(*Summary)(nil),               // 26: faasnet.tree.v1.Summary
+	(*WatchRequest)(nil),          // 27: faasnet.tree.v1.WatchRequest
+	(*Change)(nil),                // 28: faasnet.tree.v1.Change
+	(*durationpb.Duration)(nil),   // 29: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 30: google.protobuf.Timestamp
 }
 var file_tree_proto_depIdxs = []int32{
 	5,  // 0: faasnet.tree.v1.FromVM.hello:type_name -> faasnet.tree.v1.Hello
@@ -2106,49 +2182,50 @@ var file_tree_proto_depIdxs = []int32{
 	8,  // 2: faasnet.tree.v1.FromVM.leave:type_name -> faasnet.tree.v1.Leave
 	9,  // 3: faasnet.tree.v1.FromVM.heartbeat:type_name -> faasnet.tree.v1.Heartbeat
 	10, // 4: faasnet.tree.v1.FromVM.report:type_name -> faasnet.tree.v1.Report
-	6,  // 5: faasnet.tree.v1.ToVM.welcome:type_name -> faasnet.tree.v1.Welcome
-	12, // 6: faasnet.tree.v1.ToVM.assignment:type_name -> faasnet.tree.v1.Assignment
-	14, // 7: faasnet.tree.v1.ToVM.refusal:type_name -> faasnet.tree.v1.Refusal
-	15, // 8: faasnet.tree.v1.ToVM.redirect:type_name -> faasnet.tree.v1.Redirect
-	28, // 9: faasnet.tree.v1.Welcome.heartbeat:type_name -> google.protobuf.Duration
-	0,  // 10: faasnet.tree.v1.Report.fault:type_name -> faasnet.tree.v1.Report.Fault
-	13, // 11: faasnet.tree.v1.Assignment.stripes:type_name -> faasnet.tree.v1.Stripe
-	29, // 12: faasnet.tree.v1.Assignment.token_expires:type_name -> google.protobuf.Timestamp
-	11, // 13: faasnet.tree.v1.Stripe.upstream:type_name -> faasnet.tree.v1.Peer
-	11, // 14: faasnet.tree.v1.Stripe.ancestors:type_name -> faasnet.tree.v1.Peer
-	11, // 15: faasnet.tree.v1.Stripe.downstream:type_name -> faasnet.tree.v1.Peer
-	1,  // 16: faasnet.tree.v1.Refusal.again:type_name -> faasnet.tree.v1.Refusal.Again
-	2,  // 17: faasnet.tree.v1.PlaceRequest.function:type_name -> faasnet.tree.v1.Function
-	11, // 18: faasnet.tree.v1.InsertResponse.upstreams:type_name -> faasnet.tree.v1.Peer
-	19, // 19: faasnet.tree.v1.InsertResponse.moves:type_name -> faasnet.tree.v1.Move
-	19, // 20: faasnet.tree.v1.DeleteResponse.moves:type_name -> faasnet.tree.v1.Move
-	2,  // 21: faasnet.tree.v1.GetTreeRequest.function:type_name -> faasnet.tree.v1.Function
-	2,  // 22: faasnet.tree.v1.Tree.function:type_name -> faasnet.tree.v1.Function
-	22, // 23: faasnet.tree.v1.Tree.nodes:type_name -> faasnet.tree.v1.Node
-	11, // 24: faasnet.tree.v1.Node.peer:type_name -> faasnet.tree.v1.Peer
-	29, // 25: faasnet.tree.v1.Node.joined:type_name -> google.protobuf.Timestamp
-	25, // 26: faasnet.tree.v1.ListTreesResponse.trees:type_name -> faasnet.tree.v1.Summary
-	2,  // 27: faasnet.tree.v1.Summary.function:type_name -> faasnet.tree.v1.Function
-	2,  // 28: faasnet.tree.v1.WatchRequest.function:type_name -> faasnet.tree.v1.Function
-	2,  // 29: faasnet.tree.v1.Change.function:type_name -> faasnet.tree.v1.Function
-	19, // 30: faasnet.tree.v1.Change.moves:type_name -> faasnet.tree.v1.Move
-	3,  // 31: faasnet.tree.v1.Membership.Attend:input_type -> faasnet.tree.v1.FromVM
-	16, // 32: faasnet.tree.v1.Scheduler.Insert:input_type -> faasnet.tree.v1.PlaceRequest
-	16, // 33: faasnet.tree.v1.Scheduler.Delete:input_type -> faasnet.tree.v1.PlaceRequest
-	20, // 34: faasnet.tree.v1.Scheduler.GetTree:input_type -> faasnet.tree.v1.GetTreeRequest
-	23, // 35: faasnet.tree.v1.Scheduler.ListTrees:input_type -> faasnet.tree.v1.ListTreesRequest
-	26, // 36: faasnet.tree.v1.Scheduler.Watch:input_type -> faasnet.tree.v1.WatchRequest
-	4,  // 37: faasnet.tree.v1.Membership.Attend:output_type -> faasnet.tree.v1.ToVM
-	17, // 38: faasnet.tree.v1.Scheduler.Insert:output_type -> faasnet.tree.v1.InsertResponse
-	18, // 39: faasnet.tree.v1.Scheduler.Delete:output_type -> faasnet.tree.v1.DeleteResponse
-	21, // 40: faasnet.tree.v1.Scheduler.GetTree:output_type -> faasnet.tree.v1.Tree
-	24, // 41: faasnet.tree.v1.Scheduler.ListTrees:output_type -> faasnet.tree.v1.ListTreesResponse
-	27, // 42: faasnet.tree.v1.Scheduler.Watch:output_type -> faasnet.tree.v1.Change
-	37, // [37:43] is the sub-list for method output_type
-	31, // [31:37] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	11, // 5: faasnet.tree.v1.FromVM.quiet:type_name -> faasnet.tree.v1.Quiet
+	6,  // 6: faasnet.tree.v1.ToVM.welcome:type_name -> faasnet.tree.v1.Welcome
+	13, // 7: faasnet.tree.v1.ToVM.assignment:type_name -> faasnet.tree.v1.Assignment
+	15, // 8: faasnet.tree.v1.ToVM.refusal:type_name -> faasnet.tree.v1.Refusal
+	16, // 9: faasnet.tree.v1.ToVM.redirect:type_name -> faasnet.tree.v1.Redirect
+	29, // 10: faasnet.tree.v1.Welcome.heartbeat:type_name -> google.protobuf.Duration
+	0,  // 11: faasnet.tree.v1.Report.fault:type_name -> faasnet.tree.v1.Report.Fault
+	14, // 12: faasnet.tree.v1.Assignment.stripes:type_name -> faasnet.tree.v1.Stripe
+	30, // 13: faasnet.tree.v1.Assignment.token_expires:type_name -> google.protobuf.Timestamp
+	12, // 14: faasnet.tree.v1.Stripe.upstream:type_name -> faasnet.tree.v1.Peer
+	12, // 15: faasnet.tree.v1.Stripe.ancestors:type_name -> faasnet.tree.v1.Peer
+	12, // 16: faasnet.tree.v1.Stripe.downstream:type_name -> faasnet.tree.v1.Peer
+	1,  // 17: faasnet.tree.v1.Refusal.again:type_name -> faasnet.tree.v1.Refusal.Again
+	2,  // 18: faasnet.tree.v1.PlaceRequest.function:type_name -> faasnet.tree.v1.Function
+	12, // 19: faasnet.tree.v1.InsertResponse.upstreams:type_name -> faasnet.tree.v1.Peer
+	20, // 20: faasnet.tree.v1.InsertResponse.moves:type_name -> faasnet.tree.v1.Move
+	20, // 21: faasnet.tree.v1.DeleteResponse.moves:type_name -> faasnet.tree.v1.Move
+	2,  // 22: faasnet.tree.v1.GetTreeRequest.function:type_name -> faasnet.tree.v1.Function
+	2,  // 23: faasnet.tree.v1.Tree.function:type_name -> faasnet.tree.v1.Function
+	23, // 24: faasnet.tree.v1.Tree.nodes:type_name -> faasnet.tree.v1.Node
+	12, // 25: faasnet.tree.v1.Node.peer:type_name -> faasnet.tree.v1.Peer
+	30, // 26: faasnet.tree.v1.Node.joined:type_name -> google.protobuf.Timestamp
+	26, // 27: faasnet.tree.v1.ListTreesResponse.trees:type_name -> faasnet.tree.v1.Summary
+	2,  // 28: faasnet.tree.v1.Summary.function:type_name -> faasnet.tree.v1.Function
+	2,  // 29: faasnet.tree.v1.WatchRequest.function:type_name -> faasnet.tree.v1.Function
+	2,  // 30: faasnet.tree.v1.Change.function:type_name -> faasnet.tree.v1.Function
+	20, // 31: faasnet.tree.v1.Change.moves:type_name -> faasnet.tree.v1.Move
+	3,  // 32: faasnet.tree.v1.Membership.Attend:input_type -> faasnet.tree.v1.FromVM
+	17, // 33: faasnet.tree.v1.Scheduler.Insert:input_type -> faasnet.tree.v1.PlaceRequest
+	17, // 34: faasnet.tree.v1.Scheduler.Delete:input_type -> faasnet.tree.v1.PlaceRequest
+	21, // 35: faasnet.tree.v1.Scheduler.GetTree:input_type -> faasnet.tree.v1.GetTreeRequest
+	24, // 36: faasnet.tree.v1.Scheduler.ListTrees:input_type -> faasnet.tree.v1.ListTreesRequest
+	27, // 37: faasnet.tree.v1.Scheduler.Watch:input_type -> faasnet.tree.v1.WatchRequest
+	4,  // 38: faasnet.tree.v1.Membership.Attend:output_type -> faasnet.tree.v1.ToVM
+	18, // 39: faasnet.tree.v1.Scheduler.Insert:output_type -> faasnet.tree.v1.InsertResponse
+	19, // 40: faasnet.tree.v1.Scheduler.Delete:output_type -> faasnet.tree.v1.DeleteResponse
+	22, // 41: faasnet.tree.v1.Scheduler.GetTree:output_type -> faasnet.tree.v1.Tree
+	25, // 42: faasnet.tree.v1.Scheduler.ListTrees:output_type -> faasnet.tree.v1.ListTreesResponse
+	28, // 43: faasnet.tree.v1.Scheduler.Watch:output_type -> faasnet.tree.v1.Change
+	38, // [38:44] is the sub-list for method output_type
+	32, // [32:38] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_tree_proto_init() }
@@ -2162,6 +2239,7 @@ func file_tree_proto_init() {
 		(*FromVM_Leave)(nil),
 		(*FromVM_Heartbeat)(nil),
 		(*FromVM_Report)(nil),
+		(*FromVM_Quiet)(nil),
 	}
 	file_tree_proto_msgTypes[2].OneofWrappers = []any{
 		(*ToVM_Welcome)(nil),
@@ -2175,7 +2253,7 @@ func file_tree_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tree_proto_rawDesc), len(file_tree_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   26,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

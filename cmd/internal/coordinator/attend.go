@@ -121,6 +121,7 @@ func (c *Coordinator) hear(ctx context.Context, s *session, msg *treepb.FromVM) 
 	}
 	s.heard = now
 	var logged string
+	var gone bool
 	switch m := msg.Message.(type) {
 	case *treepb.FromVM_Join:
 		c.join(s, m.Join, now)
@@ -135,8 +136,13 @@ func (c *Coordinator) hear(ctx context.Context, s *session, msg *treepb.FromVM) 
 		s.load = m.Heartbeat
 	case *treepb.FromVM_Report:
 		logged = c.report(s, m.Report, now)
+	case *treepb.FromVM_Quiet:
+		gone = c.doubt(s, m.Quiet, now)
 	}
 	c.mu.Unlock()
+	if gone {
+		log.G(ctx).WithField("function", msg.GetQuiet().Function).WithField("neighbour", msg.GetQuiet().Vm).Warn(unheard)
+	}
 	if logged != "" {
 		logReport(ctx, msg.GetReport(), logged)
 	}

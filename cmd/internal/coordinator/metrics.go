@@ -36,6 +36,9 @@ func newMetrics() metrics {
 	}
 }
 
+// quiet is the label of what is no fault yet.
+const quiet = "QUIET"
+
 func (m *metrics) report(f treepb.Report_Fault) {
 	label, known := treepb.Report_Fault_name[int32(f)]
 	if !known {

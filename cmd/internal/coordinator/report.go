@@ -24,6 +24,9 @@ const (
 	maxParole = 5 * time.Minute
 )
 
+// unheard is what is logged when a VM is dropped that a neighbour misses, too.
+const unheard = "neither a VM nor we hear its neighbour any more, that is gone"
+
 // reported is what a VM that was taken out is told.
 const reported = "another VM cannot read from this one"
 
@@ -53,9 +56,9 @@ func (c *Coordinator) report(s *session, r *treepb.Report, now time.Time) (logge
 	}
 	c.metrics.report(r.Fault)
 	gone := r.Fault == treepb.Report_FAULT_UNREACHABLE || r.Fault == treepb.Report_FAULT_SILENT
-	if gone && now.Sub(accused.session.heard) > c.opts.Heartbeat*5/4 {
+	if gone && c.overdue(accused.session, now) {
 		c.drop(accused.session, errSilent)
-		return "a VM and its neighbour do not hear the same VM any more, it is gone"
+		return unheard
 	}
 	if !s.credit.AllowN(now, 1) {
 		return "a VM reports many neighbours that live, nothing is done"
@@ -65,6 +68,29 @@ func (c *Coordinator) report(s *session, r *treepb.Report, now time.Time) (logge
 		c.resume(accused)
 	}
 	return "a VM reports its neighbour"
+}
+
+// doubt drops a VM of which a neighbour hears nothing if we miss its heartbeat,
+// too. Else nothing comes of it, and nothing if it may be us who did not listen.
+// c.mu is held; it reports whether the VM is gone.
+func (c *Coordinator) doubt(s *session, q *treepb.Quiet, now time.Time) (gone bool) {
+	k := Key{s.tenant, q.Function}
+	g, accused := c.groves[k], c.seat(k, tree.VM(q.Vm))
+	if accused == nil || !neighbours(g.tree, s.vm, accused.session.vm) {
+		return false
+	}
+	c.metrics.reports.WithLabelValues(quiet).Inc()
+	listening := now.Sub(c.swept) <= c.opts.Heartbeat/2
+	gone = listening && c.overdue(accused.session, now)
+	if gone {
+		c.drop(accused.session, errSilent)
+	}
+	return gone
+}
+
+// overdue reports whether a heartbeat is overdue.
+func (c *Coordinator) overdue(s *session, now time.Time) bool {
+	return now.Sub(s.heard) > c.opts.Heartbeat*5/4
 }
 
 func (c *Coordinator) suspend(at *seat, by tree.VM, now time.Time) {
