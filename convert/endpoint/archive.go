@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/core/images"
@@ -73,7 +72,7 @@ func (c cancelable) Read(p []byte) (int, error) {
 // putArchive writes an OCI archive that docker load takes too: it has a
 // manifest.json for one platform, this machine's if the image has it. A docker
 // that does not know zstd layers (before 23.0) refuses it.
-func putArchive(ctx context.Context, n Name, target ocispec.Descriptor, from content.InfoReaderProvider) (err error) {
+func putArchive(ctx context.Context, n Name, target ocispec.Descriptor, from content.InfoReaderProvider) error {
 	manifest := archive.WithManifest(unnamed(target))
 	if n.Ref != "" {
 		manifest = archive.WithManifest(unnamed(target), n.Ref)
@@ -88,33 +87,16 @@ func putArchive(ctx context.Context, n Name, target ocispec.Descriptor, from con
 	} else {
 		opts = append(opts, archive.WithSkipDockerManifest())
 	}
-	f, err := os.CreateTemp(filepath.Dir(n.Path), ".faasnet-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			f.Close()
-			os.Remove(f.Name())
+	return Replace(n.Path, func(w io.Writer) error {
+		out := bufio.NewWriterSize(w, 1<<20)
+		if err := archive.Export(ctx, cancelableProvider{from}, out, opts...); err != nil {
+			return err
 		}
-	}()
-	w := bufio.NewWriterSize(f, 1<<20)
-	if err := archive.Export(ctx, cancelableProvider{from}, w, opts...); err != nil {
-		return err
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	if err := f.Chmod(0o644); err != nil {
-		return err
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), n.Path)
+		if err := out.Flush(); err != nil {
+			return err
+		}
+		return ctx.Err()
+	})
 }
 
 // dockerPlatform chooses the platform that docker load shall get: this one, or

@@ -91,11 +91,11 @@ func CheckTarget(n Name) error {
 			err = errors.New("cannot write to a digest")
 		}
 	case Layout:
-		if entries, _ := os.ReadDir(n.Path); len(entries) > 0 && !isLayout(n.Path) {
-			err = errNoLayout
-		}
+		err = checkLayout(n.Path)
 	case Archive:
-		err = checkArchive(n.Path)
+		if err = checkArchive(n.Path); err == nil {
+			err = CheckReplace(n.Path)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("%v: %w: %w", n, err, errdefs.ErrInvalidArgument)
@@ -116,7 +116,7 @@ func checkArchive(path string) error {
 	case err != nil:
 		return err
 	case !info.Mode().IsRegular():
-		return errors.New("is in the way and no regular file")
+		return errInTheWay
 	case info.Size() == 0:
 		return nil
 	}
@@ -131,6 +131,18 @@ func checkArchive(path string) error {
 		return errors.New("is in the way and no tar archive")
 	}
 	return nil
+}
+
+// checkLayout refuses a directory with anything but a layout, and a layout whose
+// list of images is no file.
+func checkLayout(dir string) error {
+	if entries, _ := os.ReadDir(dir); len(entries) == 0 {
+		return nil
+	}
+	if !isLayout(dir) {
+		return errNoLayout
+	}
+	return CheckReplace(filepath.Join(dir, ocispec.ImageIndexFile))
 }
 
 var errNoLayout = errors.New("directory is neither empty nor an OCI layout")

@@ -38,7 +38,7 @@ func (u *undoList) mkdir(dir string) error {
 
 // write makes a file: it appears under its name when it is whole.
 func (u *undoList) write(path string, r io.Reader) error {
-	if err := writeFile(path, r); err != nil {
+	if err := Replace(path, func(w io.Writer) error { _, err := io.Copy(w, r); return err }); err != nil {
 		return err
 	}
 	u.made = append(u.made, path)
@@ -46,32 +46,3 @@ func (u *undoList) write(path string, r io.Reader) error {
 }
 
 func (u *undoList) writeBytes(path string, b []byte) error { return u.write(path, bytes.NewReader(b)) }
-
-// replaceFile gives path a new content at once.
-func replaceFile(path string, b []byte) error { return writeFile(path, bytes.NewReader(b)) }
-
-func writeFile(path string, r io.Reader) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), ".faasnet-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			f.Close()
-			os.Remove(f.Name())
-		}
-	}()
-	if _, err := io.Copy(f, r); err != nil {
-		return err
-	}
-	if err := f.Chmod(0o644); err != nil {
-		return err
-	}
-	if err := f.Sync(); err != nil {
-		return err
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
-}

@@ -172,7 +172,7 @@ func putLayout(ctx context.Context, n Name, target ocispec.Descriptor, from cont
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return replaceFile(filepath.Join(string(dir), ocispec.ImageIndexFile), b)
+	return Replace(filepath.Join(string(dir), ocispec.ImageIndexFile), func(w io.Writer) error { _, err := w.Write(b); return err })
 }
 
 // create makes an empty layout of a directory that is not there or empty.
