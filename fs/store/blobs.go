@@ -50,6 +50,9 @@ func (e *entry) own(b *blob) {
 // own remembers that ref's blob wants e. Where that cannot be written it is
 // known until Close only: the price is a fetch after a later Retain.
 func (s *Store) own(ref block.Ref, e *entry) {
+	if !s.lives(ref.Blob) {
+		return
+	}
 	if b, _ := s.record(ref); b != nil {
 		s.mu.Lock()
 		e.own(b)

@@ -51,10 +51,10 @@ func (s *Store) Flat(id FlatID) (*Flat, error) {
 }
 
 // Close gives the handle up. The file stays for the next user until it is the
-// oldest one and its room is needed. Close may be called again.
+// oldest one and its room is needed, or goes at once if its blob is dead. Close may be called again.
 func (f *Flat) Close() error {
 	if !f.closed.Swap(true) {
-		f.store.flats.release(f.flat)
+		f.store.flats.release(f.flat, f.store.lives)
 	}
 	return nil
 }

@@ -79,15 +79,15 @@ func (x *flats) create(s *Store, id FlatID) (*flat, error) {
 	return f, nil
 }
 
-// release gives one reference back.
-func (x *flats) release(f *flat) {
+// release gives one reference back. live tells whether a blob is.
+func (x *flats) release(f *flat, live func(digest.Digest) bool) {
 	var gone []string
 	x.mu.Lock()
 	f.refs--
 	if f.refs == 0 {
 		x.seq++
 		f.released = x.seq
-		if f.unwanted {
+		if f.unwanted || !live(f.id.Blob) {
 			gone = x.remove(f, gone)
 		}
 	}
@@ -121,16 +121,15 @@ func discard(paths []string) {
 	}
 }
 
-// retain removes the files of blobs that are not live, those in use when they
-// are released, and returns the blobs whose files are in use.
-func (x *flats) retain(live func(digest.Digest) bool) map[digest.Digest]bool {
+// retain removes the files of blobs that are not live. Those in use go when they
+// are released.
+func (x *flats) retain(live func(digest.Digest) bool) {
 	x.mu.Lock()
 	ids := make([]FlatID, 0, len(x.files))
 	for id := range x.files {
 		ids = append(ids, id)
 	}
 	x.mu.Unlock()
-	used := map[digest.Digest]bool{}
 	var gone []string
 	for _, id := range ids {
 		keep := live(id.Blob)
@@ -138,7 +137,6 @@ func (x *flats) retain(live func(digest.Digest) bool) map[digest.Digest]bool {
 		if f := x.files[id]; f != nil {
 			switch {
 			case f.refs > 0:
-				used[id.Blob] = true
 				f.unwanted = !keep
 			case !keep:
 				gone = x.remove(f, gone)
@@ -147,7 +145,6 @@ func (x *flats) retain(live func(digest.Digest) bool) map[digest.Digest]bool {
 		x.mu.Unlock()
 	}
 	discard(gone)
-	return used
 }
 
 func (x *flats) usage() (files int, bytes, sealed int64) {

@@ -13,7 +13,8 @@ import (
 
 // Put keeps p, the block that ref names, which the caller has verified. The
 // store keeps no reference to p. Blocks used least recently make room for it.
-// A block that is there already is not written again. On error nothing of the
+// A block that is there already is not written again, one of a blob that is not
+// live is not kept, without an error. On error nothing of the
 // block is there; the error matches errdefs.ErrResourceExhausted when the disk
 // is full.
 func (s *Store) Put(ctx context.Context, ref block.Ref, p []byte) error {
@@ -22,6 +23,9 @@ func (s *Store) Put(ctx context.Context, ref block.Ref, p []byte) error {
 	}
 	if len(p) != ref.Size || ref.Number < block.Section || ref.Number >= block.MaxBlocks {
 		return fmt.Errorf("store: put %v: %d bytes for a block of %d: %w", ref, len(p), ref.Size, errdefs.ErrInvalidArgument)
+	}
+	if !s.lives(ref.Blob) {
+		return nil
 	}
 	err := s.put(ref, p)
 	if isFull(err) && s.relieve(onDisk(int64(len(p)))) {
@@ -38,10 +42,14 @@ func (s *Store) put(ref block.Ref, p []byte) error {
 	if err != nil {
 		return err
 	}
-	return s.write(&entry{
+	err = s.write(&entry{
 		sum: ref.Sum, size: onDisk(int64(len(p))), section: ref.Number == block.Section,
 		verified: true, owners: []*blob{owner},
 	}, p)
+	if !s.lives(ref.Blob) { // died meanwhile, and Retain may have looked before the block was there
+		return errors.Join(err, s.disown(owner, ref.Sum))
+	}
+	return err
 }
 
 // write makes room for e, writes p as its file and enters it in the index. The

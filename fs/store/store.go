@@ -27,6 +27,7 @@ import (
 	"sync/atomic"
 
 	"github.com/containerd/errdefs"
+	"github.com/opencontainers/go-digest"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/faasnet/faasnet/fs/block"
@@ -50,6 +51,11 @@ type Options struct {
 	// MaxOpenFlat bounds the descriptors of flat files that nobody reads from
 	// at the moment. The default is DefaultMaxOpenFlat.
 	MaxOpenFlat int
+	// Live reports whether a blob is wanted by anybody: what is put for one that is
+	// not is not kept, whatever Retain was told before. A blob dies before Retain is
+	// told so. It is called with locks held and must not call the Store. The
+	// default is that all are.
+	Live func(digest.Digest) bool
 	// Registerer takes the store's metrics. The default is none.
 	Registerer prometheus.Registerer
 }
