@@ -80,7 +80,8 @@ type LayerReport struct {
 	Seconds  float64       `json:"seconds"`
 }
 
-// StartReport says what a start layer has.
+// StartReport says what a start layer has. Files, Unknown, Little, Empty, Again
+// and Other add up to the paths of the record.
 type StartReport struct {
 	Manifest digest.Digest `json:"manifest"` // of the source
 	Target   digest.Digest `json:"target"`
@@ -88,6 +89,8 @@ type StartReport struct {
 	Files    int           `json:"files"`     // hard links of one count once
 	Unknown  int           `json:"unknown"`   // paths of the record that are no files of the image
 	Little   int           `json:"little"`    // large files left out: less than a third of them is used
+	Empty    int           `json:"empty"`     // files left out: without content
+	Again    int           `json:"again"`     // further names of files that are counted already
 	Other    int           `json:"other"`     // files left out: a copy would not be the same
 	BytesTar int64         `json:"bytes_tar"` // tar stream
 	BytesOut int64         `json:"bytes_out"` // blob

@@ -43,7 +43,10 @@ func (c *Converter) startLayer(ctx context.Context, cs content.Store, m *image, 
 		c.o.Progress.Warn(fmt.Sprintf("manifest %s: the record names no file that a start layer could have: the image gets none", old.Digest))
 		return nil, nil
 	}
-	r := StartReport{Manifest: old.Digest, Files: plan.Files(), Unknown: len(plan.Unknown), Little: plan.Little, Other: plan.Other}
+	r := StartReport{
+		Manifest: old.Digest, Files: plan.Files(), Unknown: len(plan.Unknown), Little: plan.Little,
+		Empty: plan.Empty, Again: plan.Again, Other: plan.Other,
+	}
 	ref := "faasnet-start-" + digest.FromString(fmt.Sprint(old.Digest, c.options())).Encoded()
 	info, err := c.blob(ctx, cs, ref, func(w io.Writer) (layer.Info, digest.Digest, error) {
 		e, err := c.encodeStart(ctx, plan, merged, inspect.NewReader(storeBlocks{cs, layers}, layers), w)

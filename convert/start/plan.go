@@ -13,6 +13,8 @@ import (
 const partly = 1 << 20
 
 // Plan is what a start layer has: files of an image in the order of a record.
+// Each path of the record counts once: as one of Files, in Unknown, or in one of
+// the numbers.
 type Plan struct {
 	groups []group
 
@@ -25,13 +27,17 @@ type Plan struct {
 	// Other counts files of which a copy would not be the same: sparse ones,
 	// and those with names that an upper layer hides.
 	Other int
+	// Empty counts files without content: nothing of them needs to be fetched.
+	Empty int
+	// Again counts paths that are further names of a file that an earlier path
+	// names.
+	Again int
 }
 
 // group is a file under all its names, the recorded one first.
 type group []index.File
 
-// New plans the start layer of an image whose merged tree is tree. Files
-// without content are left out: nothing of them needs to be fetched.
+// New plans the start layer of an image whose merged tree is tree.
 func New(tree *index.Tree, r Record) *Plan {
 	p := &Plan{}
 	var hot []index.File
@@ -43,6 +49,7 @@ func New(tree *index.Tree, r Record) *Plan {
 			continue
 		}
 		if f.Size == 0 {
+			p.Empty++
 			continue
 		}
 		if e.Used != nil && f.Size >= partly && *e.Used < f.Size/3 {
@@ -65,6 +72,7 @@ func New(tree *index.Tree, r Record) *Plan {
 	done := make(map[any]bool)
 	for _, f := range hot {
 		if done[f.ID()] {
+			p.Again++
 			continue
 		}
 		done[f.ID()] = true

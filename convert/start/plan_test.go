@@ -63,8 +63,8 @@ func TestPlan(t *testing.T) {
 	if want := []string{"none", "bin/sudo", "usr/bin", "gone"}; !slices.Equal(p.Unknown, want) {
 		t.Errorf("unknown are %q, want %q", p.Unknown, want)
 	}
-	if p.Other != 1 { // a name of pair is hidden
-		t.Errorf("%d files would differ, want 1", p.Other)
+	if p.Other != 1 || p.Empty != 1 || p.Again != 1 || p.Files() != 3 { // a name of pair is hidden
+		t.Errorf("%d files would differ, %d are empty, %d named again, %d taken, want 1, 1, 1 and 3", p.Other, p.Empty, p.Again, p.Files())
 	}
 	got := write(t, p, merged, layers...)
 	want := []string{
@@ -99,6 +99,30 @@ func TestPlanLeavesOutWhatIsLittleUsed(t *testing.T) {
 	names := entries(t, write(t, p, merged, l.Bytes()))
 	if want := []string{"third", "unknown", "small"}; !slices.Equal(names, want) || p.Little != 1 {
 		t.Errorf("files are %q, %d left out, want %q", names, p.Little, want)
+	}
+}
+
+// TestPlanOfAnyName: names need not be UTF-8, and records have them.
+func TestPlanOfAnyName(t *testing.T) {
+	var l indextest.Tar
+	for _, name := range []string{"caf\xe9", "caf\ufffd", "\xff\xfe/\x80"} {
+		l.Add(hdr{Name: name, Body: name})
+	}
+	var text bytes.Buffer
+	if err := record("\xff\xfe/\x80", "caf\xe9", "caf\ufffd").Write(&text); err != nil {
+		t.Fatal(err)
+	}
+	r, err := start.Read(&text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, merged := plan(t, r, l.Bytes())
+	got := write(t, p, merged, l.Bytes())
+	if names := entries(t, got); !slices.Equal(names, []string{"\xff\xfe/", "\xff\xfe/\x80", "caf\xe9", "caf\ufffd"}) {
+		t.Errorf("entries are %q", names)
+	}
+	if !changesNothing(t, got, l.Bytes()) {
+		t.Error("containerd refuses the layers")
 	}
 }
 

@@ -39,9 +39,13 @@ func TestChangesNothing(t *testing.T) {
 			r := rand.New(rand.NewPCG(s, 1))
 			layers := randomLayers(r)
 			below, merged := trees(t, layers...)
-			p := start.New(merged, randomRecord(r, merged))
+			named := randomRecord(r, merged)
+			p := start.New(merged, named)
 			if err := p.Settle(t.Context(), below, merged); err != nil {
 				t.Fatal(err)
+			}
+			if n := p.Files() + len(p.Unknown) + p.Little + p.Empty + p.Again + p.Other; n != len(named) {
+				t.Errorf("of %d paths %d are counted: %+v", len(named), n, p)
 			}
 			top := write(t, p, merged, layers...)
 			if again := write(t, p, merged, layers...); !bytes.Equal(top, again) {

@@ -14,13 +14,16 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/containerd/errdefs"
 )
 
 // Limits of a record. A path has at most PATH_MAX bytes, which JSON may make
-// six times as long.
+// six times as long. The record of a start is some 100 KiB.
 const (
+	MaxBytes = 16 << 20 // of a whole record
+
 	maxLine  = 64 << 10
 	maxFiles = 1 << 20
 )
@@ -29,8 +32,12 @@ const (
 // objects, as tools for eStargz write them (ctr-remote, nerdctl); fields other
 // than these are ignored.
 type Entry struct {
-	// Path is relative to the image's root, without symbolic links.
+	// Path is relative to the image's root, without symbolic links. It may be
+	// no UTF-8.
 	Path string `json:"path"`
+	// Bytes is how a path that is no UTF-8, which JSON has no strings for, is
+	// written: then Path has U+FFFD in the file. Read leaves it nil.
+	Bytes []byte `json:"pathBytes,omitempty"`
 	// Manifest is the digest of the manifest of the image that was run.
 	Manifest string `json:"manifestDigest,omitempty"`
 	// Used is how many bytes of the file's content were read; nil: not known.
@@ -46,7 +53,14 @@ type Record []Entry
 func Read(r io.Reader) (Record, error) {
 	var out Record
 	seen := make(map[string]bool)
-	lines := bufio.NewScanner(r)
+	text, err := io.ReadAll(io.LimitReader(r, MaxBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("record: %w", err)
+	}
+	if len(text) > MaxBytes {
+		return nil, errTooLarge
+	}
+	lines := bufio.NewScanner(bytes.NewReader(text))
 	lines.Buffer(nil, maxLine)
 	n := 0
 	for lines.Scan() {
@@ -87,6 +101,9 @@ func parse(line []byte) (Entry, error) {
 	if e.Used != nil && *e.Used < 0 {
 		return e, fmt.Errorf("usedBytes is %d: %w", *e.Used, errdefs.ErrInvalidArgument)
 	}
+	if len(e.Bytes) > 0 {
+		e.Path, e.Bytes = string(e.Bytes), nil
+	}
 	parts := strings.Split(e.Path, "/")
 	if strings.ContainsRune(e.Path, 0) || slices.Contains(parts, "..") {
 		return e, fmt.Errorf("path %q: %w", e.Path, errdefs.ErrInvalidArgument)
@@ -99,14 +116,25 @@ func parse(line []byte) (Entry, error) {
 	return e, nil
 }
 
-// Write writes a record as Read reads it.
+// Write writes a record as Read reads it. The error matches
+// errdefs.ErrInvalidArgument if Read would refuse it for its size.
 func (r Record) Write(w io.Writer) error {
-	out := json.NewEncoder(w)
+	var text bytes.Buffer
+	out := json.NewEncoder(&text)
 	out.SetEscapeHTML(false)
 	for _, e := range r {
+		if !utf8.ValidString(e.Path) {
+			e.Bytes = []byte(e.Path)
+		}
 		if err := out.Encode(e); err != nil {
 			return err
 		}
+		if text.Len() > MaxBytes {
+			return errTooLarge
+		}
 	}
-	return nil
+	_, err := w.Write(text.Bytes())
+	return err
 }
+
+var errTooLarge = fmt.Errorf("record: more than %d MiB: %w", MaxBytes>>20, errdefs.ErrInvalidArgument)

@@ -60,10 +60,57 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
+// TestBytes: a path that is no UTF-8 is in pathBytes, and path is what tools for
+// eStargz can have of it.
+func TestBytes(t *testing.T) {
+	var text bytes.Buffer
+	want := []string{"caf\xe9", "caf\ufffd", "\xff/\x80<&>"}
+	if err := record(want...).Write(&text); err != nil {
+		t.Fatal(err)
+	}
+	if line, _, _ := strings.Cut(text.String(), "\n"); line != `{"path":"caf\ufffd","pathBytes":"Y2Fm6Q=="}` {
+		t.Errorf("line is %s", line)
+	}
+	r, err := start.Read(&text)
+	if err != nil || !slices.Equal(paths(r), want) {
+		t.Errorf("paths are %q, %v, want %q", paths(r), err, want)
+	}
+	for _, bad := range []string{"Li4v", "AA==", "Lw==", "no base64"} { // ../, NUL, /
+		if _, err := start.Read(strings.NewReader(`{"path":"a","pathBytes":"` + bad + `"}`)); !errdefs.IsInvalidArgument(err) {
+			t.Errorf("%s: error is %v", bad, err)
+		}
+	}
+}
+
+// endless is a record without end.
+type endless struct{ read int }
+
+func (e *endless) Read(p []byte) (int, error) {
+	n := copy(p, `{"path":"a"}`+"\n")
+	e.read += n
+	return n, nil
+}
+
+func TestRecordsAreBounded(t *testing.T) {
+	var e endless
+	if _, err := start.Read(&e); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), "more than 16 MiB") || e.read > start.MaxBytes+100 {
+		t.Errorf("error is %v after %d bytes", err, e.read)
+	}
+	if _, err := start.Read(strings.NewReader(strings.Repeat("\n", start.MaxBytes-12) + `{"path":"a"}`)); err != nil {
+		t.Errorf("a record of %d bytes: %v", start.MaxBytes, err)
+	}
+	long := record(strings.Repeat("x", start.MaxBytes/2), strings.Repeat("y", start.MaxBytes/2))
+	var text bytes.Buffer
+	if err := long.Write(&text); !errdefs.IsInvalidArgument(err) || text.Len() > 0 {
+		t.Errorf("writing more gives %v and %d bytes", err, text.Len())
+	}
+}
+
 func FuzzRead(f *testing.F) {
 	f.Add([]byte(`{"path":"usr/bin/python3","manifestDigest":"sha256:aa","layerIndex":3}`))
 	f.Add([]byte("{\"path\":\"a\"}\n\n{\"path\":\"/b/./c\",\"usedBytes\":4096}\r\n"))
 	f.Add([]byte(`{"path":"\ud800<&>"}`))
+	f.Add([]byte(`{"path":"caf","pathBytes":"Y2Fm6Q=="}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		r, err := start.Read(bytes.NewReader(text))
 		if err != nil {
