@@ -63,6 +63,8 @@ type Progress interface {
 	End(LayerReport)
 	// Start tells of a start layer that was made.
 	Start(StartReport)
+	// Image tells of a manifest that is done.
+	Image(ImageReport)
 	// Warn tells of something that the result lacks.
 	Warn(text string)
 }
@@ -96,6 +98,11 @@ type StartReport struct {
 	BytesOut int64         `json:"bytes_out"` // blob
 	Blocks   int           `json:"blocks"`
 	Seconds  float64       `json:"seconds"`
+}
+
+// ImageReport says which layers a manifest had and has.
+type ImageReport struct {
+	In, Out []ocispec.Descriptor
 }
 
 // Converter converts the layers and images of one content store. It is safe
@@ -160,4 +167,5 @@ func (silent) Begin(ocispec.Descriptor) {}
 func (silent) Read(int)                 {}
 func (silent) End(LayerReport)          {}
 func (silent) Start(StartReport)        {}
+func (silent) Image(ImageReport)        {}
 func (silent) Warn(string)              {}

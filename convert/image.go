@@ -84,12 +84,29 @@ func (c *Converter) finish(ctx context.Context, cs content.Store, old ocispec.De
 	if converted != nil {
 		desc = *converted
 	}
+	source, err := readImage(ctx, cs, old)
+	if err != nil {
+		return nil, err
+	}
 	img, err := readImage(ctx, cs, desc)
 	if err != nil {
 		return nil, err
 	}
-	if err := img.dropIndexLayers(); err != nil {
+	if err := c.layers(ctx, cs, old, img); err != nil {
 		return nil, err
+	}
+	out, err := c.store(ctx, cs, desc, img)
+	if err == nil {
+		c.o.Progress.Image(ImageReport{In: source.manifest.Layers, Out: img.manifest.Layers})
+	}
+	return out, err
+}
+
+// layers drops and adds layers of img, which are converted, so that it is what
+// old, the source manifest, becomes.
+func (c *Converter) layers(ctx context.Context, cs content.Store, old ocispec.Descriptor, img *image) error {
+	if err := img.dropIndexLayers(); err != nil {
+		return err
 	}
 	if c.o.Record != nil {
 		img.drop(isStartLayer, createdStart)
@@ -103,16 +120,16 @@ func (c *Converter) finish(ctx context.Context, cs content.Store, old ocispec.De
 			}
 			c.o.Progress.Warn(fmt.Sprintf("manifest %s: layer %s of type %s cannot be converted: the image gets %s", old.Digest, l.Digest, l.MediaType, none))
 			img.unmarkStart(len(img.manifest.Layers))
-			return c.store(ctx, cs, desc, img)
+			return nil
 		}
 	}
 	if len(img.manifest.Layers) == 0 {
-		return c.store(ctx, cs, desc, img)
+		return nil
 	}
 	if c.o.Record != nil {
 		l, err := c.startLayer(ctx, cs, img, old)
 		if err != nil {
-			return nil, fmt.Errorf("manifest %s: %w", old.Digest, err)
+			return fmt.Errorf("manifest %s: %w", old.Digest, err)
 		}
 		if l != nil {
 			img.add(*l, createdStart)
@@ -120,8 +137,8 @@ func (c *Converter) finish(ctx context.Context, cs content.Store, old ocispec.De
 	}
 	l, err := c.indexLayer(ctx, cs, img)
 	if err != nil {
-		return nil, fmt.Errorf("manifest %s: %w", old.Digest, err)
+		return fmt.Errorf("manifest %s: %w", old.Digest, err)
 	}
 	img.add(*l, createdIndex)
-	return c.store(ctx, cs, desc, img)
+	return nil
 }

@@ -21,6 +21,7 @@ type reports struct {
 	fresh  int
 	warned []string
 	start  []convert.StartReport
+	images []convert.ImageReport
 }
 
 func (r *reports) Plan(ocispec.Descriptor)  {}
@@ -31,6 +32,12 @@ func (r *reports) Start(s convert.StartReport) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.start = append(r.start, s)
+}
+
+func (r *reports) Image(i convert.ImageReport) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.images = append(r.images, i)
 }
 
 func (r *reports) Warn(text string) {

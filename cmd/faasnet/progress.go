@@ -14,6 +14,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/faasnet/faasnet/convert"
+	"github.com/faasnet/faasnet/fs/layer"
 )
 
 // progress shows how a conversion goes and remembers what became of each
@@ -27,10 +28,18 @@ type progress struct {
 	bytes int64                    // of the layers planned
 	done  map[digest.Digest]convert.LayerReport
 	start []convert.StartReport
+	in    map[digest.Digest]int64 // layer blobs of the source and their sizes
+	made  map[digest.Digest]int64 // of the result
+	old   map[digest.Digest]int64 // start layers of the source
+	hot   map[digest.Digest]int64 // of the result
 }
 
 func newProgress(c *cli.Context) *progress {
-	p := &progress{out: c.App.ErrWriter, warn: c.App.ErrWriter, done: make(map[digest.Digest]convert.LayerReport)}
+	p := &progress{
+		out: c.App.ErrWriter, warn: c.App.ErrWriter, done: make(map[digest.Digest]convert.LayerReport),
+		in: make(map[digest.Digest]int64), made: make(map[digest.Digest]int64),
+		old: make(map[digest.Digest]int64), hot: make(map[digest.Digest]int64),
+	}
 	if c.Bool("quiet") {
 		p.out = nil
 		return p
@@ -89,7 +98,7 @@ func (p *progress) End(r convert.LayerReport) {
 	case r.Reused:
 		p.line("%s: converted before", short(r.Source))
 	default:
-		p.line("%s: %s -> %s %s in %d blocks, %.1fs", short(r.Source), size(r.BytesIn), short(r.Target), size(r.BytesOut), r.Blocks, r.Seconds)
+		p.line("%s: %s -> %s %s in %s, %.1fs", short(r.Source), size(r.BytesIn), short(r.Target), size(r.BytesOut), count(r.Blocks, "block"), r.Seconds)
 	}
 }
 
@@ -98,7 +107,25 @@ func (p *progress) Start(r convert.StartReport) {
 	p.mu.Lock()
 	p.start = append(p.start, r)
 	p.mu.Unlock()
-	p.line("start layer %s: %d files, %s in %d blocks, %.1fs", short(r.Target), r.Files, size(r.BytesOut), r.Blocks, r.Seconds)
+	p.line("start layer %s: %s, %s in %s, %.1fs", short(r.Target), count(r.Files, "file"), size(r.BytesOut), count(r.Blocks, "block"), r.Seconds)
+}
+
+// Image notes the layers of an image. A layer that several have counts once.
+func (p *progress) Image(r convert.ImageReport) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	note(r.In, p.in, p.old)
+	note(r.Out, p.made, p.hot)
+}
+
+// note notes the sizes of layers, and apart those of start layers.
+func note(layers []ocispec.Descriptor, all, start map[digest.Digest]int64) {
+	for _, l := range layers {
+		all[l.Digest] = l.Size
+		if i, err := layer.FromLabels(l.Annotations); err == nil && i.Start {
+			start[l.Digest] = l.Size
+		}
+	}
 }
 
 // Warn writes a warning, even above a bar.
@@ -148,6 +175,14 @@ func short(d digest.Digest) string {
 		return d.String()
 	}
 	return d.Encoded()[:12]
+}
+
+// count is a number of things.
+func count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // size is a number of bytes for people.
