@@ -99,7 +99,9 @@ func (l *Layer) prefetch(ctx context.Context, i int) bool {
 	started := f.spawn(func() {
 		defer func() { <-f.ahead }()
 		defer l.calls.leave(i, w)
-		if b, err := w.wait(f.closed); err == nil {
+		ctx, done := l.whileOpen(f.closed)
+		defer done()
+		if b, err := w.wait(ctx); err == nil {
 			b.release()
 		}
 	})

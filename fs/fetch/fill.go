@@ -57,10 +57,13 @@ func (f *Fetcher) work(ctx context.Context, q *queue, do func(context.Context, *
 	}
 }
 
-// fill fills one layer. What fails is tried again later.
+// fill fills one layer. What fails is tried again later, but not for a layer that
+// has been closed or belongs to no image any more.
 func (f *Fetcher) fill(ctx context.Context, l *Layer) (again time.Duration) {
+	ctx, done := l.whileOpen(ctx)
+	defer done()
 	err := l.fill(ctx)
-	if err == nil || ctx.Err() != nil {
+	if err == nil || ctx.Err() != nil || f.origin != nil && f.origin(l.id.Blob) == nil {
 		return 0
 	}
 	log.G(ctx).WithError(err).WithField("layer", l.id.Blob).Info("background fill stopped, will go on later")

@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"context"
 	"crypto/sha256"
 	"fmt"
 	"sync"
@@ -27,7 +28,9 @@ type Layer struct {
 	stats   counters
 
 	// Guarded by Fetcher.mu.
-	handles int // calls of Fetcher.Layer without their Close
+	handles int             // calls of Fetcher.Layer without their Close
+	open    context.Context //nolint:containedctx // of work for the handles; done when there is none
+	shut    context.CancelFunc
 	refs    int // handles, and work that may outlive them
 
 	opening sync.Mutex // held while flat is set; no lock of a Fetcher is taken under it
@@ -56,6 +59,9 @@ func (f *Fetcher) Layer(blob digest.Digest, t *block.Table) (*Layer, error) {
 		l.calls.init(&f.wg)
 		f.layers[id] = l
 	}
+	if l.handles == 0 {
+		l.open, l.shut = context.WithCancel(f.closed)
+	}
 	l.handles++
 	l.refs++
 	f.mu.Unlock()
@@ -73,12 +79,14 @@ func (f *Fetcher) Layer(blob digest.Digest, t *block.Table) (*Layer, error) {
 }
 
 // Close gives back what one call of Fetcher.Layer gave. Further calls do
-// nothing. The background fill leaves a layer that nobody has open.
+// nothing. The background fill and read-ahead leave a layer that nobody has open.
 func (l *Layer) Close() error {
 	l.fetcher.mu.Lock()
 	open := l.handles > 0
 	if open {
-		l.handles--
+		if l.handles--; l.handles == 0 {
+			l.shut()
+		}
 	}
 	l.fetcher.mu.Unlock()
 	if !open {
@@ -125,6 +133,20 @@ func (l *Layer) release() error {
 		return flat.Close()
 	}
 	return nil
+}
+
+// whileOpen gives a context that ends with ctx, or as soon as nobody has the layer
+// open. The caller owes done.
+func (l *Layer) whileOpen(ctx context.Context) (_ context.Context, done func()) {
+	l.fetcher.mu.Lock()
+	open := l.open
+	l.fetcher.mu.Unlock()
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(open, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+	}
 }
 
 // wanted reports whether anybody has the layer open.
