@@ -64,7 +64,7 @@ func (n *Node) learn(ctx context.Context, name string) {
 		if ctx.Err() != nil {
 			break
 		}
-		if n.store.Has(ref) {
+		if n.store.Has(ref) || !n.origins.has(ref.Blob) { // the image may be gone by now
 			continue
 		}
 		g.Go(func() error {

@@ -142,8 +142,10 @@ func (n *Node) fly(f *flight) {
 	}
 	n.mu.Unlock()
 	close(f.done)
-	if unwanted { // what it fetched is kept, the next one is quick
+	if unwanted { // what it fetched is kept while the image is there, the next one is quick
 		n.drop(f.shared)
+	} else {
+		n.swept()
 	}
 }
 

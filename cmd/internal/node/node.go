@@ -23,6 +23,7 @@ import (
 	"github.com/faasnet/faasnet/cmd/internal/config"
 	"github.com/faasnet/faasnet/fs"
 	"github.com/faasnet/faasnet/fs/fetch"
+	"github.com/faasnet/faasnet/fs/layer"
 	"github.com/faasnet/faasnet/fs/registry"
 	"github.com/faasnet/faasnet/fs/store"
 )
@@ -56,11 +57,12 @@ type Node struct {
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 
-	// retaining is read-locked from when a mount's layers are made known until it
-	// is a flight or a mount, and locked while what nobody has is forgotten. n.mu
-	// is taken under it.
+	// retaining is read-locked while a claimed layer is made known, and from when a
+	// mount's are until it is a flight or a mount, and locked while what nobody has
+	// is forgotten. n.mu is taken under it.
 	retaining sync.RWMutex
 	recalled  bool // what an earlier daemon left is known; guarded by retaining
+	lent      bool // what is not listed is known, since it is in use; guarded by retaining
 
 	mu      sync.Mutex // guards the rest; of other locks only those of layers are taken under it
 	closed  bool
@@ -69,6 +71,7 @@ type Node struct {
 	flights map[string]*flight            // by key of the run: mounts being made
 	users   map[string]map[string]*shared // by user and key of the run
 	dying   []*shared                     // whose unmount failed
+	listed  map[listing]struct{}          // of the last Retain, or asked for since
 }
 
 // Open makes a Node whose state is below root. It clears away what a dead daemon
@@ -78,7 +81,7 @@ func Open(ctx context.Context, root string, cfg *config.Config, r prometheus.Reg
 	n := &Node{
 		cfg: cfg, merged: merged{filepath.Join(root, "merged")},
 		mountTimeout: mountTimeout, prefetches: make(chan struct{}, maxPrefetches),
-		mounts: map[string]*shared{}, dirs: map[string]*shared{}, flights: map[string]*flight{}, users: map[string]map[string]*shared{},
+		mounts: map[string]*shared{}, dirs: map[string]*shared{}, flights: map[string]*flight{}, users: map[string]map[string]*shared{}, listed: map[listing]struct{}{},
 	}
 	n.starts.off, n.starts.known = !cfg.Fetch.Start, map[digest.Digest]*startLayer{}
 	n.ctx, n.cancel = context.WithCancel(context.WithoutCancel(ctx))
@@ -96,16 +99,16 @@ func Open(ctx context.Context, root string, cfg *config.Config, r prometheus.Reg
 	if n.metrics, err = newMetrics(r); err != nil {
 		return nil, err
 	}
-	if n.store, err = store.Open(filepath.Join(root, "store"), store.Options{
-		MaxBytes: int64(cfg.Store.MaxBytes), MaxFlatBytes: int64(cfg.Store.MaxFlatBytes), Registerer: r,
-	}); err != nil {
-		return nil, err
-	}
 	client, err := registry.New(registryOptions(cfg, spool, r))
 	if err != nil {
 		return nil, err
 	}
 	n.origins = newOrigins(client)
+	if n.store, err = store.Open(filepath.Join(root, "store"), store.Options{
+		MaxBytes: int64(cfg.Store.MaxBytes), MaxFlatBytes: int64(cfg.Store.MaxFlatBytes), Live: n.origins.has, Registerer: r,
+	}); err != nil {
+		return nil, err
+	}
 	if n.fleet, err = newFleet(ctx, cfg, r); err != nil {
 		return nil, err
 	}
@@ -240,14 +243,10 @@ func (n *Node) Close() error {
 
 // Claim accepts the layers that this Node will serve without unpacking them.
 func (n *Node) Claim(_ context.Context, labels map[string]string) error {
-	info, err := n.origins.parse(labels)
+	info, err := n.admit(labels)
 	if err != nil {
 		return err
 	}
-	if n.driver == nil {
-		return fmt.Errorf("no file-backed EROFS: %w", errdefs.ErrFailedPrecondition)
-	}
-	n.starts.ask(info)
 	switch name := functionOf(labels, info); {
 	case n.fleet != nil && name != "":
 		n.fleet.know(name, info)
@@ -258,34 +257,18 @@ func (n *Node) Claim(_ context.Context, labels map[string]string) error {
 	return nil
 }
 
-// Retain drops all that belongs to no layer of live, and to no mount.
-func (n *Node) Retain(_ context.Context, live []map[string]string) error {
-	is := n.remember(live)
-	return errors.Join(n.bury(), n.merged.retain(is), n.store.Retain(is))
-}
-
-// remember forgets where layers come from, and of which function they are, that
-// neither live nor a mount has. It says which blobs are left. The first list after
-// a start is what an earlier daemon left: this VM is in the trees of those functions
-// again, and gives others what it has stored, before it mounts any.
-func (n *Node) remember(live []map[string]string) func(digest.Digest) bool {
-	n.retaining.Lock()
-	defer n.retaining.Unlock()
-	blobs, functions := n.inUse()
-	for _, labels := range live {
-		if info, err := n.origins.parse(labels); err == nil {
-			blobs[info.Digest] = true
-			name := functionOf(labels, info)
-			functions[name] = append(functions[name], info.Digest)
-			if !n.recalled && n.fleet.know(name, info) {
-				n.enter(name, info.Image)
-			}
-		}
+// admit makes a claimed layer known, if it can be served.
+func (n *Node) admit(labels map[string]string) (layer.Info, error) {
+	n.retaining.RLock()
+	defer n.retaining.RUnlock()
+	info, err := n.origins.parse(labels)
+	if err == nil && n.driver == nil {
+		err = fmt.Errorf("no file-backed EROFS: %w", errdefs.ErrFailedPrecondition)
 	}
-	n.recalled = true
-	n.fleet.retain(functions)
-	is := func(d digest.Digest) bool { return blobs[d] }
-	n.origins.retain(is)
-	n.starts.retain(is)
-	return is
+	if err != nil {
+		return layer.Info{}, err
+	}
+	n.list(labels, info)
+	n.starts.ask(info)
+	return info, nil
 }

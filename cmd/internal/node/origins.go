@@ -32,7 +32,7 @@ type origins struct {
 		Blobs(ref string) (block.Source, error)
 	}
 
-	mu    sync.Mutex // guards the rest
+	mu    sync.Mutex // guards the rest; the store's locks are held when it is taken
 	refs  map[digest.Digest][]string
 	known map[string]block.Source // by the references joined
 }
@@ -94,6 +94,13 @@ func (o *origins) source(blob digest.Digest) block.Source {
 	s := registry.Any(sources...)
 	o.known[key] = s
 	return s
+}
+
+// has reports whether blob is of any image that is known.
+func (o *origins) has(blob digest.Digest) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.refs[blob]) > 0
 }
 
 // retain forgets blobs that are not live.

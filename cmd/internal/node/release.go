@@ -34,14 +34,23 @@ func (n *Node) forget(s *shared) {
 	delete(n.dirs, s.tree.Dir())
 }
 
-// drop closes a mount that nobody uses. One that cannot be unmounted now is tried
-// again with the next Retain.
+// drop closes a mount that nobody uses, and leaves nothing of an image that was
+// removed meanwhile. One that cannot be unmounted now is tried again with the next
+// Retain.
 func (n *Node) drop(s *shared) {
 	if err := s.close(); err != nil {
 		log.G(n.ctx).WithError(err).Warn("mount is left for later")
 		n.mu.Lock()
 		n.dying = append(n.dying, s)
 		n.mu.Unlock()
+	}
+	n.swept()
+}
+
+// swept is resweep for those who have nobody to tell.
+func (n *Node) swept() {
+	if err := n.resweep(); err != nil {
+		log.G(n.ctx).WithError(err).Warn("something of a removed image is left for later")
 	}
 }
 

@@ -21,6 +21,7 @@ type run struct {
 }
 
 // run reads the labels of the layers and remembers where they come from.
+// n.retaining is read-locked.
 func (n *Node) run(labels []map[string]string, lower []string) (run, error) {
 	if len(labels) == 0 {
 		return run{}, fmt.Errorf("no layers to mount: %w", errdefs.ErrInvalidArgument)
@@ -32,6 +33,7 @@ func (n *Node) run(labels []map[string]string, lower []string) (run, error) {
 		if err != nil {
 			return run{}, err
 		}
+		n.list(l, info)
 		n.starts.ask(info)
 		r.layers = append(r.layers, info)
 		r.function = functionOf(l, info)
