@@ -208,3 +208,15 @@ func (r *rush) decode(ctx context.Context, i int) {
 
 // rushRoom is how many decoded blocks there must be room for.
 const rushRoom = 4
+
+// Missing counts the blocks of the layer that are not on local disk, decoded or as
+// they came.
+func (l *Layer) Missing() (n int) {
+	flat, err := l.file()
+	for i := range l.table.Len() {
+		if (err != nil || !flat.Has(i)) && !l.fetcher.near(l.table.Ref(l.id.Blob, i)) {
+			n++
+		}
+	}
+	return n
+}

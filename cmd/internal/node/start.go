@@ -24,7 +24,8 @@ type starts struct {
 }
 
 type startLayer struct {
-	asked time.Time          // of the first time
+	asked time.Time          // of the first time; later that of the last try
+	tried bool               // a fetch has ended
 	stop  context.CancelFunc // nil: it is not being fetched
 }
 
@@ -61,12 +62,15 @@ func (s *starts) begin(ctx context.Context, blob digest.Digest) (_ context.Conte
 	if l == nil || l.stop != nil {
 		return nil, asked, nil
 	}
+	if l.tried {
+		l.asked = time.Now()
+	}
 	ctx, l.stop = context.WithCancel(ctx)
 	return ctx, l.asked, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		l.stop()
-		l.stop = nil
+		l.stop, l.tried = nil, true
 	}
 }
 
@@ -120,12 +124,10 @@ func (n *Node) rush(ctx context.Context, layers []tape) {
 	began := time.Now()
 	log.G(ctx).WithField("layer", top.blob).WithField("after", began.Sub(asked)).Debug("start layer is being fetched")
 	blocks, err := l.Rush(ctx, int64(n.cfg.Store.MaxBytes)/startShare)
-	entry := log.G(ctx).WithFields(log.Fields{"layer": top.blob, "blocks": blocks, "of": top.table.Len(), "took": time.Since(began)})
-	if err != nil {
-		entry.WithError(err).Debug("start layer is fetched in part")
-	} else {
-		entry.Debug("start layer is fetched")
-	}
+	missing := l.Missing()
+	n.metrics.rushed(asked, blocks, missing, top.table.Len(), ctx.Err())
+	log.G(ctx).WithError(err).WithFields(log.Fields{"layer": top.blob, "blocks": blocks, "missing": missing, "of": top.table.Len(), "took": time.Since(began)}).
+		Debug("fetch of the start layer has ended")
 	if err := l.Close(); err != nil {
 		log.G(ctx).WithError(err).Debug("start layer is left open")
 	}

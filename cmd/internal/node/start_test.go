@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/opencontainers/go-digest"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/faasnet/faasnet/cmd/internal/config"
 	"github.com/faasnet/faasnet/cmd/internal/coordinator"
@@ -106,6 +107,13 @@ func TestStartLayer(t *testing.T) {
 			if n := blobRequests(w); n != startBlocks+1 {
 				t.Errorf("%d requests after all was read", n)
 			}
+			d.counted(t, startWhole)
+			if n := testutil.ToFloat64(d.metrics.startBlocks); n != startBlocks {
+				t.Errorf("%v blocks are counted", n)
+			}
+			if n := testutil.CollectAndCount(d.metrics.startSeconds); n != 1 {
+				t.Errorf("%d histograms", n)
+			}
 			l := d.layers(t, "container")[1]
 			if s := l.Stats(); s.Present != startBlocks || s.Waits > 1 {
 				t.Errorf("%+v", s)
@@ -179,6 +187,40 @@ func TestStartLayerThatIsNone(t *testing.T) {
 	}
 }
 
+// counted fails unless one fetch of a start layer has ended, like this.
+func (d *daemon) counted(t *testing.T, how string) {
+	t.Helper()
+	for _, result := range []string{startWhole, startPart, startFailed, startCanceled} {
+		want := 0.0
+		if result == how {
+			want = 1
+		}
+		if n := testutil.ToFloat64(d.metrics.starts.WithLabelValues(result)); n != want {
+			t.Errorf("%v fetches of start layers are %s, want %v", n, result, want)
+		}
+	}
+}
+
+// What does not come is counted, and so is a limit on what is fetched ahead.
+func TestStartLayerInPart(t *testing.T) {
+	for how, spoil := range map[string]func(w *world, c *config.Config){
+		startFailed: func(w *world, _ *config.Config) {
+			w.reg.Every(func(q *http.Request) bool { return strings.HasSuffix(q.URL.Path, w.digest(1)) }, registrytest.Fault{Status: http.StatusNotFound})
+		},
+		startPart: func(_ *world, c *config.Config) { c.Store.MaxBytes = startShare * 2 << 20 },
+	} {
+		t.Run(how, func(t *testing.T) {
+			w := newStart(t)
+			c := w.config()
+			spoil(w, c)
+			d := start(t, t.TempDir(), c)
+			d.pulled(t, w.labels)
+			eventually(t, func() bool { return testutil.ToFloat64(d.metrics.starts.WithLabelValues(how)) == 1 })
+			d.counted(t, how)
+		})
+	}
+}
+
 // The fetch ends with the daemon, and with the image.
 func TestStartLayerEnds(t *testing.T) {
 	w := newStart(t)
@@ -205,6 +247,8 @@ func TestStartLayerEnds(t *testing.T) {
 	if len(d.starts.known) != 0 {
 		t.Errorf("still known: %v", d.starts.known)
 	}
+	eventually(t, func() bool { return testutil.ToFloat64(d.metrics.starts.WithLabelValues(startCanceled)) == 1 })
+	d.counted(t, startCanceled)
 	hang()
 	d.stop() // waits for all that is under way
 }
