@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -55,14 +56,17 @@ An archive as DST is an OCI archive that docker load (23.0 and later) takes too.
 			&cli.StringFlag{Name: "level", Usage: "compression `LEVEL`: fastest, default, better or best", Value: block.LevelDefault.String()},
 			&cli.StringSliceFlag{Name: "reuse", Usage: "use the layers of the converted image `IMAGE` again; may be repeated"},
 			&cli.BoolFlag{Name: "no-reuse", Usage: "convert every layer, even if DST has it"},
-			&cli.StringFlag{Name: "record-in", Usage: "add a start layer of the files that the record `FILE` names, in place of an older one"},
+			&cli.StringFlag{Name: "record-in", Usage: "add a start layer of the files that the record `FILE` (-: standard input) names, in place of an older one"},
 			&cli.BoolFlag{Name: "json", Usage: "write a summary as JSON to standard output"},
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "show no progress"},
 			workFlag(),
 		}, registryFlags()...), containerdFlags()...),
 		Action: func(c *cli.Context) error {
 			if c.NArg() != 2 {
-				return usagef("convert: want SRC and DST, got %d arguments", c.NArg())
+				return usagef("convert: want SRC and DST, got %d arguments%s", c.NArg(), misplaced(c))
+			}
+			if c.IsSet("record-in") && c.String("record-in") == "" {
+				return usagef("convert: --record-in names no file")
 			}
 			return runConvert(c)
 		},
@@ -88,7 +92,7 @@ func runConvert(c *cli.Context) error {
 	if o.Platform, err = platform(c); err != nil {
 		return err
 	}
-	if o.Record, err = readRecord(c.String("record-in")); err != nil {
+	if o.Record, err = readRecord(c.String("record-in"), c.App.Reader); err != nil {
 		return err
 	}
 	s, err := open(c, ns...)
@@ -111,9 +115,12 @@ func runConvert(c *cli.Context) error {
 }
 
 // readRecord reads the record that --record-in names, if it does.
-func readRecord(name string) (start.Record, error) {
-	if name == "" {
+func readRecord(name string, stdin io.Reader) (start.Record, error) {
+	switch name {
+	case "":
 		return nil, nil
+	case "-":
+		return start.Read(stdin)
 	}
 	f, err := os.Open(name)
 	if err != nil {

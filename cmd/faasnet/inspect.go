@@ -69,7 +69,7 @@ type view struct {
 // look opens the image that the first argument names.
 func look(c *cli.Context, least, most int, f func(*view) error) error {
 	if c.NArg() < least || c.NArg() > most {
-		return usagef("%s: got %d arguments, want %s", c.Command.FullName(), c.NArg(), c.Command.ArgsUsage)
+		return usagef("%s: got %d arguments, want %s%s", c.Command.FullName(), c.NArg(), c.Command.ArgsUsage, misplaced(c))
 	}
 	if v, ok, err := openFile(c.Args().First()); ok || err != nil {
 		if err != nil {

@@ -77,6 +77,16 @@ type usageError struct{ error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
+// misplaced is a hint for a command line with a flag where no flag is one.
+func misplaced(c *cli.Context) string {
+	for _, a := range c.Args().Slice() {
+		if len(a) > 1 && a[0] == '-' {
+			return "; options go before them: " + a
+		}
+	}
+	return ""
+}
+
 func newApp(stdout, stderr io.Writer) *cli.App {
 	app := &cli.App{
 		Name:      "faasnet",

@@ -41,8 +41,18 @@ func command(t *testing.T, args ...string) *exec.Cmd {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), exe, args...)
-	cmd.Env = append(os.Environ(), asFaasnet+"=1", "TMPDIR="+t.TempDir(), "HOME="+t.TempDir())
+	cmd.Env = append(os.Environ(), asFaasnet+"=1", "FAASNET_RUNTIME_DIR="+runtimeOf(t), "TMPDIR="+t.TempDir(), "HOME="+t.TempDir())
 	return cmd
+}
+
+// runtimeOf is the runtime directory of a test.
+func runtimeOf(t *testing.T) string {
+	t.Helper()
+	const name = "FAASNET_RUNTIME_DIR"
+	if os.Getenv(name) == "" {
+		t.Setenv(name, t.TempDir())
+	}
+	return os.Getenv(name)
 }
 
 // faasnet runs a command line in this process and returns what it wrote.
@@ -50,6 +60,7 @@ func faasnet(t *testing.T, wantCode int, args ...string) (stdout, stderr string)
 	t.Helper()
 	t.Setenv("TMPDIR", t.TempDir())
 	t.Setenv("DOCKER_CONFIG", t.TempDir())
+	t.Setenv("FAASNET_RUNTIME_DIR", runtimeOf(t))
 	var out, errs bytes.Buffer
 	if code := run(append([]string{"faasnet"}, args...), &out, &errs); code != wantCode {
 		t.Fatalf("faasnet %s: exit code %d, want %d\n%s%s", strings.Join(args, " "), code, wantCode, &out, &errs)

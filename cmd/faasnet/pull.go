@@ -29,7 +29,7 @@ layer belongs to. Later ones do it themselves: ctr image pull --snapshotter=faas
 		}, registryFlags()...), containerdFlags()...),
 		Action: func(c *cli.Context) error {
 			if c.NArg() != 1 {
-				return usagef("pull: got %d arguments, want %s", c.NArg(), c.Command.ArgsUsage)
+				return usagef("pull: got %d arguments, want %s%s", c.NArg(), c.Command.ArgsUsage, misplaced(c))
 			}
 			return runPull(c)
 		},

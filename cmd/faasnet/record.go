@@ -1,23 +1,16 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
+	"io"
+	"strings"
 	"time"
 
 	containerd "github.com/containerd/containerd/v2/client"
-	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
-	"github.com/containerd/errdefs"
-	"github.com/containerd/platforms"
-	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/urfave/cli/v2"
 
 	"github.com/faasnet/faasnet/convert/endpoint"
-	"github.com/faasnet/faasnet/convert/start"
 )
 
 func recordCommand() *cli.Command {
@@ -31,35 +24,52 @@ instead of the image's entrypoint and command. What the container prints goes to
 error.
 
 The recording ends when the container prints --until, when it ends, or at --timeout. A
-container that still runs then gets SIGTERM, and SIGKILL 10 seconds later. Container and
-snapshot are removed in any case, and a failed command leaves --out as it was. The record is
+container that still runs then gets SIGTERM, and SIGKILL 10 seconds later. It is an error if it
+does not print --until, or without --until if it ends with an exit code other than 0. Container
+and snapshot are removed in any case, and a failed command leaves --out as it was. The record is
 of the format that ctr-remote and nerdctl write for eStargz.
 
 Needs root. How much of each large file is read is recorded, too. For that dirty pages of the
 disks that have the image are written and its large files dropped from the page cache, and
 while the container runs the readahead of these disks is at most 128 KiB, for all of the
-machine. What it was is printed if that was more, and restored however the command ends,
-unless it is killed (SIGKILL, or a second signal). --keep-readahead leaves it alone; large
+machine. What it was is printed if that was more, and restored however the command ends. If it
+is killed (SIGKILL, or a second signal), the next faasnet record in the same namespace restores
+it and removes what the killed one has left. --keep-readahead leaves the readahead alone; large
 files may look more used then than they are.`,
 		Flags: append([]cli.Flag{
-			&cli.StringFlag{Name: "out", Aliases: []string{"o"}, Usage: "write the record to `FILE`", Required: true},
+			&cli.StringFlag{Name: "out", Aliases: []string{"o"}, Usage: "write the record to `FILE`, which is needed; -: to standard output"},
 			&cli.StringFlag{Name: "snapshotter", Usage: "`NAME` of the snapshotter to run with", Value: "overlayfs", EnvVars: []string{"CONTAINERD_SNAPSHOTTER"}},
 			&cli.StringFlag{Name: "until", Usage: "end when the container prints `TEXT`; it is an error if it does not"},
 			&cli.DurationFlag{Name: "timeout", Usage: "end after `DURATION`", Value: time.Minute},
 			&cli.BoolFlag{Name: "net-host", Usage: "run in the network of this machine; the default is one without interfaces"},
 			&cli.BoolFlag{Name: "keep-readahead", Usage: "do not lower the readahead of the disks that have the image"},
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "do not show what the container prints"},
+			&cli.StringFlag{Name: "runtime-dir", Usage: "`DIR` for the mounted image and for what the readahead was", Value: "/run/faasnet", EnvVars: []string{"FAASNET_RUNTIME_DIR"}},
 		}, containerdFlags()...),
 		Action: func(c *cli.Context) error {
-			if c.NArg() < 1 {
-				return usagef("record: want %s", c.Command.ArgsUsage)
-			}
-			if c.Duration("timeout") <= 0 {
-				return usagef("record: --timeout %v: want more than 0", c.Duration("timeout"))
+			if err := checkRecord(c); err != nil {
+				return err
 			}
 			return runRecord(c)
 		},
 	}
+}
+
+// checkRecord says what is wrong with the command line.
+func checkRecord(c *cli.Context) error {
+	switch args := c.Args().Slice(); {
+	case len(args) == 0:
+		return usagef("record: want %s", c.Command.ArgsUsage)
+	case strings.HasPrefix(args[0], "-") || len(args) > 1 && strings.HasPrefix(args[1], "-"):
+		return usagef("record: options go before IMAGE, and no command begins with -: %q", args)
+	case c.String("out") == "":
+		return usagef("record: --out is missing; options go before IMAGE")
+	case c.IsSet("until") && c.String("until") == "":
+		return usagef("record: --until is empty")
+	case c.Duration("timeout") <= 0:
+		return usagef("record: --timeout %v: want more than 0", c.Duration("timeout"))
+	}
+	return nil
 }
 
 func runRecord(c *cli.Context) error {
@@ -70,104 +80,60 @@ func runRecord(c *cli.Context) error {
 	if k := ns[0].Kind; k != endpoint.Registry && k != endpoint.Containerd {
 		return usagef("record: %v is not an image in containerd", ns[0])
 	}
-	client, err := containerd.New(c.String("address"), containerd.WithDefaultNamespace(c.String("namespace")))
-	if err != nil {
-		return fmt.Errorf("containerd at %s: %w", c.String("address"), err)
+	if err := mayRecord(); err != nil {
+		return fmt.Errorf("record: %w", err)
 	}
-	defer client.Close()
-	ctx := namespaces.WithNamespace(c.Context, c.String("namespace"))
+	toStdout := c.String("out") == "-"
+	if !toStdout {
+		if err := endpoint.CheckReplace(c.String("out")); err != nil {
+			return fmt.Errorf("record: --out %w", err)
+		}
+	}
 	r := recording{
-		client: client, snapshotter: c.String("snapshotter"), command: c.Args().Tail(), netHost: c.Bool("net-host"),
+		snapshotter: c.String("snapshotter"), command: c.Args().Tail(), netHost: c.Bool("net-host"),
 		until: c.String("until"), timeout: c.Duration("timeout"), stderr: c.App.ErrWriter, quiet: c.Bool("quiet"),
-		keepReadahead: c.Bool("keep-readahead"),
+		keepReadahead: c.Bool("keep-readahead"), runtime: c.String("runtime-dir"),
 	}
-	record, err := r.record(ctx, ns[0].Ref)
-	if err != nil {
-		return fmt.Errorf("record %s: %w", ns[0].Ref, err)
-	}
-	if err := writeFile(c.String("out"), record); err != nil {
+	if r.me, err = thisProcess(); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(c.App.Writer, "%s\n%d files\n", c.String("out"), len(record))
+	if r.client, err = containerd.New(c.String("address"), containerd.WithDefaultNamespace(c.String("namespace"))); err != nil {
+		return fmt.Errorf("containerd at %s: %w", c.String("address"), err)
+	}
+	defer r.client.Close()
+	record, err := r.record(namespaces.WithNamespace(c.Context, c.String("namespace")), ns[0].Ref)
+	if err := r.failed(err); err != nil {
+		if c.Context.Err() != nil && len(r.left) > 0 { // the error is not shown
+			fmt.Fprintf(c.App.ErrWriter, "faasnet: warning: %v\n", err)
+		}
+		return fmt.Errorf("record %s: %w", ns[0].Ref, err)
+	}
+	summary := fmt.Sprintf("%s\n%s; the recording ended when %s\n", c.String("out"), count(len(record), "file"), r.how)
+	if toStdout {
+		if err := record.Write(c.App.Writer); err != nil {
+			return err
+		}
+		_, err = io.WriteString(c.App.ErrWriter, summary)
+		return err
+	}
+	if err := endpoint.Replace(c.String("out"), record.Write); err != nil {
+		return fmt.Errorf("record: --out %w", err)
+	}
+	_, err = io.WriteString(c.App.Writer, summary)
 	return err
 }
 
-// record runs an image once.
-func (r *recording) record(ctx context.Context, ref string) (_ start.Record, err error) {
-	ctx, done, err := r.client.WithLease(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("lease: %w", err)
+// failed is the error of a recording that ended with err, in one line, with what
+// is left of it.
+func (r *recording) failed(err error) error {
+	if err == nil {
+		err = r.untidy
 	}
-	defer func() { err = errors.Join(err, done(context.WithoutCancel(ctx))) }()
-	if r.image, err = r.client.GetImage(ctx, ref); err != nil {
-		return nil, err
+	if err == nil {
+		return nil
 	}
-	unpacked, err := r.image.IsUnpacked(ctx, r.snapshotter)
-	if err == nil && !unpacked {
-		err = r.image.Unpack(ctx, r.snapshotter)
+	if len(r.left) > 0 {
+		err = fmt.Errorf("%w; left are %s: the next faasnet record in this namespace removes them", err, strings.Join(r.left, ", "))
 	}
-	if err != nil {
-		return nil, fmt.Errorf("unpack: %w", err)
-	}
-	manifest, err := manifestDigest(ctx, r.image)
-	if err != nil {
-		return nil, err
-	}
-	var out start.Record
-	err = r.lower(ctx, func(root string) error {
-		if err := forget(ctx, root); err != nil {
-			return err
-		}
-		opened, err := r.run(ctx)
-		if err != nil {
-			return err
-		}
-		out, err = entries(root, opened)
-		return err
-	})
-	for i := range out {
-		out[i].Manifest = manifest
-	}
-	if err == nil && len(out) == 0 {
-		err = fmt.Errorf("no file of the image was opened: %w", errdefs.ErrNotFound)
-	}
-	return out, err
-}
-
-// manifestDigest is the digest of the manifest that runs on this machine.
-func manifestDigest(ctx context.Context, img containerd.Image) (string, error) {
-	var found string
-	h := images.FilterPlatforms(images.ChildrenHandler(img.ContentStore()), platforms.Default())
-	h = images.LimitManifests(h, platforms.Default(), 1)
-	err := images.Walk(ctx, images.Handlers(images.HandlerFunc(func(_ context.Context, d ocispec.Descriptor) ([]ocispec.Descriptor, error) {
-		if found == "" && images.IsManifestType(d.MediaType) {
-			found = d.Digest.String()
-		}
-		return nil, nil
-	}), h), img.Target())
-	return found, err
-}
-
-// writeFile replaces a file by a record.
-func writeFile(name string, record start.Record) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+"-")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		f.Close()
-		if err != nil {
-			os.Remove(f.Name())
-		}
-	}()
-	if err := record.Write(f); err != nil {
-		return err
-	}
-	if err := f.Chmod(0o644); err != nil {
-		return err
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), name)
+	return line{err}
 }

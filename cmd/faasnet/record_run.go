@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -10,11 +9,9 @@ import (
 	"time"
 
 	containerd "github.com/containerd/containerd/v2/client"
-	"github.com/containerd/containerd/v2/core/mount"
 	"github.com/containerd/containerd/v2/pkg/cio"
 	"github.com/containerd/containerd/v2/pkg/oci"
 	"github.com/containerd/errdefs"
-	"github.com/opencontainers/image-spec/identity"
 
 	"github.com/faasnet/faasnet/cmd/faasnet/internal/opens"
 )
@@ -37,11 +34,27 @@ type recording struct {
 	quiet       bool
 
 	keepReadahead bool
+	runtime       string // directory for what must not be forgotten
+	me            process
+
+	how    string   // what ended the recording, afterwards
+	left   []string // what could not be removed
+	untidy error    // why
+}
+
+// tidy removes something, whatever happened, or notes that it is left.
+func (r *recording) tidy(ctx context.Context, what string, remove func(context.Context) error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyTime)
+	defer cancel()
+	if err := remove(ctx); err != nil && !errdefs.IsNotFound(err) {
+		r.left = append(r.left, what)
+		r.untidy = errors.Join(r.untidy, fmt.Errorf("remove %s: %w", what, err))
+	}
 }
 
 // run runs the image's container and returns what it opened, in order.
-func (r *recording) run(ctx context.Context) (_ []string, err error) {
-	id := r.name("run")
+func (r *recording) run(ctx context.Context) ([]string, error) {
+	id := r.me.name("run")
 	// Not cancelled half way: what is there must be known, to be removed.
 	whole := context.WithoutCancel(ctx)
 	c, err := r.client.NewContainer(whole, id,
@@ -50,13 +63,7 @@ func (r *recording) run(ctx context.Context) (_ []string, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("container: %w", err)
 	}
-	defer func() {
-		tidy, cancel := context.WithTimeout(whole, tidyTime)
-		defer cancel()
-		if e := c.Delete(tidy, containerd.WithSnapshotCleanup); e != nil {
-			err = errors.Join(err, fmt.Errorf("remove container: %w", e))
-		}
-	}()
+	defer r.tidy(ctx, "container "+id, func(ctx context.Context) error { return c.Delete(ctx, containerd.WithSnapshotCleanup) })
 	found := newFinder(r.until)
 	out := io.Discard
 	if !r.quiet {
@@ -66,13 +73,10 @@ func (r *recording) run(ctx context.Context) (_ []string, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("task: %w", err)
 	}
-	defer func() {
-		tidy, cancel := context.WithTimeout(whole, tidyTime)
-		defer cancel()
-		if _, e := task.Delete(tidy, containerd.WithProcessKill); e != nil && !errdefs.IsNotFound(e) {
-			err = errors.Join(err, fmt.Errorf("remove task: %w", e))
-		}
-	}()
+	defer r.tidy(ctx, "its task", func(ctx context.Context) error {
+		_, err := task.Delete(ctx, containerd.WithProcessKill)
+		return err
+	})
 	exited, err := task.Wait(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("task: %w", err)
@@ -99,11 +103,13 @@ func (r *recording) wait(ctx context.Context, task containerd.Task, exited <-cha
 	defer timeout.Stop()
 	select {
 	case <-found.done:
+		r.how = fmt.Sprintf("it printed %q", r.until)
 		return true, nil
 	case <-timeout.C:
 		if r.until != "" {
 			return true, fmt.Errorf("%q was not printed within %v: %w", r.until, r.timeout, context.DeadlineExceeded)
 		}
+		r.how = fmt.Sprintf("the timeout of %v was over", r.timeout)
 		return true, nil
 	case s := <-exited:
 		return false, r.ended(ctx, task, s, found)
@@ -131,20 +137,25 @@ func stop(ctx context.Context, task containerd.Task, exited <-chan containerd.Ex
 	return nil
 }
 
-// ended says what it means that the container ended by itself.
+// ended says what it means that the container ended by itself: what has failed
+// is no start.
 func (r *recording) ended(ctx context.Context, task containerd.Task, s containerd.ExitStatus, found *finder) error {
 	code, _, err := s.Result()
 	if err != nil {
-		return err
+		return fmt.Errorf("task: %w", err)
 	}
 	if io := task.IO(); io != nil {
 		io.Wait() // for the last that it printed
 	}
-	if r.until != "" && !found.isDone() {
+	switch {
+	case found.isDone():
+		r.how = fmt.Sprintf("it printed %q and ended with exit code %d", r.until, code)
+	case r.until != "":
 		return fmt.Errorf("container ended with exit code %d before it printed %q: %w", code, r.until, errdefs.ErrFailedPrecondition)
-	}
-	if code != 0 {
-		fmt.Fprintf(r.stderr, "faasnet: warning: container ended with exit code %d\n", code)
+	case code != 0:
+		return fmt.Errorf("container ended with exit code %d: %w", code, errdefs.ErrFailedPrecondition)
+	default:
+		r.how = "it ended by itself"
 	}
 	return ctx.Err()
 }
@@ -159,44 +170,3 @@ func (r *recording) spec() []oci.SpecOpts {
 	}
 	return opts
 }
-
-// lower mounts the image without a container, with nothing to be written to its
-// disks, and has little read ahead from them, for as long as f runs.
-func (r *recording) lower(ctx context.Context, f func(root string) error) (err error) {
-	diffIDs, err := r.image.RootFS(ctx)
-	if err != nil {
-		return err
-	}
-	sn, key := r.client.SnapshotService(r.snapshotter), r.name("view")
-	mounts, err := sn.View(ctx, key, identity.ChainID(diffIDs).String())
-	if err != nil {
-		return fmt.Errorf("view: %w", err)
-	}
-	defer func() {
-		tidy, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyTime)
-		defer cancel()
-		err = errors.Join(err, sn.Remove(tidy, key))
-	}()
-	dirs := lowerDirs(mounts)
-	if err := flush(dirs); err != nil {
-		return fmt.Errorf("write dirty pages: %w", err)
-	}
-	if !r.keepReadahead {
-		restore, err := lessReadahead("/sys", dirs, func(disk string, kib int) {
-			fmt.Fprintf(r.stderr, "faasnet: %s is %d instead of %d until the recording ends\n", disk, readahead, kib)
-		})
-		if err != nil {
-			fmt.Fprintf(r.stderr, "faasnet: warning: large files may look more used than they are: readahead: %v\n", err)
-		}
-		defer func() { err = errors.Join(err, restore()) }()
-	}
-	var failed error // mount wraps it in words of its own
-	err = mount.WithReadonlyTempMount(ctx, mounts, func(root string) error {
-		failed = f(root)
-		return nil
-	})
-	return errors.Join(failed, err)
-}
-
-// name is a new name for something in containerd.
-func (*recording) name(what string) string { return "faasnet-record-" + what + "-" + rand.Text() }

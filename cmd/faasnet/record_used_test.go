@@ -1,15 +1,19 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/containerd/containerd/v2/core/mount"
 	"golang.org/x/sys/unix"
+
+	"github.com/faasnet/faasnet/convert/start"
 )
 
 func TestLessReadahead(t *testing.T) {
@@ -50,28 +54,60 @@ func TestLessReadahead(t *testing.T) {
 					t.Errorf("readahead is %q, %v, want %q", got, err, want)
 				}
 			}
-			told := 0
-			restore, err := lessReadahead(sys, []string{dir, dir}, func(_ string, kib int) {
-				if told++; fmt.Sprintln(kib) != c.old {
-					t.Errorf("was %d, want %s", kib, c.old)
+			kept, told := filepath.Join(t.TempDir(), "readahead"), 0
+			less := func() {
+				t.Helper()
+				if err := lessReadahead(sys, kept, []string{dir, dir}, func(_ string, kib int) {
+					is(c.old) // what it was is known before it is changed
+					if text, err := os.ReadFile(kept); err != nil || !strings.HasPrefix(string(text), strings.TrimSpace(c.old)+" ") {
+						t.Errorf("kept is %q, %v", text, err)
+					}
+					if told++; fmt.Sprintln(kib) != c.old {
+						t.Errorf("was %d, want %s", kib, c.old)
+					}
+				}); err != nil {
+					t.Fatal(err)
 				}
-			})
-			if err != nil {
-				t.Fatal(err)
+				is(c.want)
 			}
-			is(c.want)
-			if lowered := strings.TrimSpace(c.old) != c.want; lowered != (told == 1) || told > 1 {
+			less()
+			lowered := strings.TrimSpace(c.old) != c.want
+			if lowered != (told == 1) || told > 1 {
 				t.Errorf("told %d times", told)
 			}
-			if err := restore(); err != nil {
+			for range 2 {
+				if err := restoreReadahead(sys, kept); err != nil {
+					t.Error(err)
+				}
+				is(c.old)
+			}
+			if _, err := os.Stat(kept); err == nil {
+				t.Error("the file is left")
+			}
+			if !lowered {
+				return
+			}
+			less()
+			if err := os.WriteFile(file, []byte("333"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if err := restoreReadahead(sys, kept); err != nil {
 				t.Error(err)
 			}
-			is(c.old)
+			is("333") // somebody has set it meanwhile
 		})
 	}
-	restore, err := lessReadahead(t.TempDir(), []string{filepath.Join(dir, "none")}, nil)
-	if err == nil || restore() != nil {
-		t.Errorf("a directory that is not there gives %v", err)
+	kept := filepath.Join(t.TempDir(), "readahead")
+	if err := lessReadahead(t.TempDir(), kept, []string{filepath.Join(dir, "none")}, nil); err == nil {
+		t.Error("a directory that is not there gives no error")
+	}
+	// Half a line, and a file elsewhere, are none that was changed.
+	other := filepath.Join(t.TempDir(), "bdi/read_ahead_kb")
+	if err := errors.Join(os.Mkdir(filepath.Dir(other), 0o755), os.WriteFile(other, []byte("128"), 0o644), os.WriteFile(kept, []byte("5 "+other+"\n40"), 0o600), restoreReadahead("/sys", kept)); err != nil {
+		t.Error(err)
+	}
+	if b, err := os.ReadFile(other); err != nil || string(b) != "128" {
+		t.Errorf("a file that is no disk's has %q, %v", b, err)
 	}
 }
 
@@ -110,5 +146,23 @@ func TestCached(t *testing.T) {
 	}
 	if n, err := cached(f, size, 1<<20); n != 0 || err != nil {
 		t.Errorf("%d bytes are cached, %v", n, err)
+	}
+}
+
+func TestDropped(t *testing.T) {
+	if n, err := strconv.Atoi(dropped("/proc")); err != nil || n < 0 {
+		t.Errorf("here the page cache was dropped %d times, %v", n, err)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "vmstat"), []byte("nr_free_pages 7\ndrop_pagecache 12\ndrop_slab 3\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if n := dropped(dir); n != "12" {
+		t.Errorf("the page cache was dropped %q times, want 12", n)
+	}
+	used := int64(0)
+	r := start.Record{{Path: "a", Used: &used}, {Path: "b"}}
+	if forgetUsed(r); r[0].Used != nil || r[1].Used != nil || r[0].Path != "a" {
+		t.Errorf("record is %+v", r)
 	}
 }

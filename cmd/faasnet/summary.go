@@ -73,9 +73,9 @@ func startText(had int, in int64, has int, out int64) string {
 	case had == 0 && has == 0:
 		return ""
 	case has == 0:
-		return fmt.Sprintf(" without the start layer of %s", size(in))
+		return " without the start layer of " + size(in)
 	case had == 0:
-		return fmt.Sprintf(" and a start layer of %s", size(out))
+		return " and a start layer of " + size(out)
 	}
 	return fmt.Sprintf(" and a start layer of %s, which was %s", size(out), size(in))
 }

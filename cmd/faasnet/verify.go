@@ -35,7 +35,7 @@ Prints what is wrong, one line each, and ends with exit code 1 if anything is.
 		}, registryFlags()...), containerdFlags()...),
 		Action: func(c *cli.Context) error {
 			if c.NArg() != 1 {
-				return usagef("verify: got %d arguments, want %s", c.NArg(), c.Command.ArgsUsage)
+				return usagef("verify: got %d arguments, want %s%s", c.NArg(), c.Command.ArgsUsage, misplaced(c))
 			}
 			return runVerify(c)
 		},
