@@ -36,33 +36,37 @@ func (c *conn) check() {
 		return
 	}
 	silence := c.r.opts.Silence
-	if c.quietFor() >= silence/2 {
+	if c.quietFor() >= silence/4 {
 		c.listen()
 	}
 	quiet := c.quietFor()
-	switch {
-	case quiet >= silence:
+	if quiet >= silence {
 		c.watching = false
 		c.close(fmt.Errorf("%s: %w for %v", c.vm, errSilent, quiet))
 		return
-	case quiet < silence/2:
-		c.doubted = false
-		c.watch.Reset(min(silence/4, silence/2-quiet))
-		return
 	}
 	next := min(silence/4, silence-quiet)
+	doubt := silence * doubtShare / 5
 	switch owed := c.owed(); {
-	case owed >= silence/2:
+	case owed >= doubt:
 		c.doubt()
+	case quiet < doubt:
+		c.doubted = false
+		next = min(next, doubt-quiet)
 	case owed > 0:
-		next = min(next, silence/2-owed)
+		next = min(next, doubt-owed)
 	}
-	if time.Since(c.pinged) >= silence/2 {
+	if quiet >= silence/2 && time.Since(c.pinged) >= silence/2 {
 		c.pinged = time.Now()
 		c.out.say(framePing, 0, 0, nil)
 	}
 	c.watch.Reset(next)
 }
+
+// doubtShare is after how many fifths of Options.Silence a VM that owes us something
+// is reported to be quiet: by then the coordinator has missed a heartbeat of one that
+// is gone.
+const doubtShare = 2
 
 // doubt reports a VM that is quiet and owes us blocks, once until it is heard. The
 // caller holds mu, and the connection has not ended.

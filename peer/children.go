@@ -1,6 +1,9 @@
 package peer
 
-import "slices"
+import (
+	"slices"
+	"sync/atomic"
+)
 
 // maxPushes bounds the blocks queued for and on their way to one follower.
 // Beyond that it has to ask for what it needs.
@@ -13,7 +16,8 @@ type follower struct {
 	handle  uint32
 	stripe  int
 	stripes int
-	active  int // pushes; guarded by Relay.mu
+	active  int          // pushes; guarded by Relay.mu
+	asks    atomic.Int32 // so many of the next blocks are announced alone
 }
 
 // children is who reads a function from us. Guarded by Relay.mu.
@@ -34,6 +38,7 @@ func (c *conn) serveFollow(h header, p []byte) error {
 		return nil
 	}
 	f := &follower{c: c, tag: h.tag, handle: m.handle, stripe: int(m.stripe), stripes: int(m.stripes)}
+	f.asks.Store(askNext)
 	epoch, ok, evicted := c.r.admitFollower(g.function, f)
 	if evicted != nil {
 		evicted.c.moved(evicted.tag, epoch)

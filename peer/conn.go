@@ -187,6 +187,7 @@ func (c *conn) frame(h header, p []byte) error {
 	case framePing:
 		c.out.say(framePong, 0, h.tag, nil)
 	case framePong:
+		c.seen(h.tag)
 	case frameOpen:
 		return c.serveOpen(h, p)
 	case frameGet:

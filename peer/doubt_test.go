@@ -28,7 +28,7 @@ func (r *reportsOf) of(f Fault) []time.Time {
 	return r.at[f]
 }
 
-// A VM that owes us a block is reported after half of the time after which it is
+// A VM that owes us a block is reported after two fifths of the time after which it is
 // given up, once, and again as silent after all of it; anew when it was heard in
 // between.
 func TestQuietIsReportedOnceAnEpisode(t *testing.T) {
@@ -54,7 +54,7 @@ func TestQuietIsReportedOnceAnEpisode(t *testing.T) {
 			if len(at) != episode {
 				t.Fatalf("quiet %d times in %d episodes", len(at), episode)
 			}
-			if d := at[episode-1].Sub(stopped); d < DefaultSilence*2/5 || d > DefaultSilence*3/5 {
+			if d := at[episode-1].Sub(stopped); d < DefaultSilence/4 || d > DefaultSilence/2 {
 				t.Errorf("episode %d is reported after %v", episode, d)
 			}
 		}

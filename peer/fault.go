@@ -9,7 +9,7 @@ const (
 	Silent                       // no sign of life while we waited
 	Corrupt                      // bad bytes under a good verdict
 	Slow                         // loses to others again and again
-	Quiet                        // no sign of life for half of that time: not a fault yet
+	Quiet                        // no sign of life for two fifths of that time: not a fault yet
 )
 
 func (f Fault) String() string {

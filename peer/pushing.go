@@ -67,7 +67,7 @@ func (f *follower) push(ref block.Ref) bool {
 		return false
 	}
 	ctx, cancel := context.WithCancel(c.ctx)
-	s := &sending{sum: ref.Sum, stream: c.stream(), cancel: cancel, done: make(chan struct{})}
+	s := &sending{sum: ref.Sum, stream: c.stream(), cancel: cancel, done: make(chan struct{}), seen: make(chan struct{}, 1)}
 	c.mu.Lock()
 	c.tag++
 	tag := c.tag
@@ -85,7 +85,7 @@ func (f *follower) push(ref block.Ref) bool {
 		defer c.r.pushed(f)
 		defer end()
 		c.r.metrics.pushes.Add(1)
-		c.sendPush(ctx, tag, push{f.handle, ref}, tap, s)
+		c.sendPush(ctx, tag, push{f.handle, ref}, tap, s, f)
 	})
 	if !started {
 		end()
@@ -100,6 +100,7 @@ type sending struct {
 	urged  atomic.Bool // somebody waits for it
 	cancel context.CancelFunc
 	done   chan struct{}
+	seen   chan struct{} // holds a token when the other side has had the chance to cancel it
 }
 
 func (s *sending) class() class {
@@ -131,15 +132,45 @@ func (c *conn) wants(handle uint32, ref block.Ref) bool {
 	return true
 }
 
+// askNext is how many blocks are announced alone to a follower that is new or has
+// cancelled a push. One that has come from elsewhere in the tree may have many blocks
+// that are new to us, and a piece of each is much on a slow link.
+const askNext = 16
+
+// seen is told that the other side has answered a PING.
+func (c *conn) seen(tag uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.sends[tag]; s != nil {
+		select {
+		case s.seen <- struct{}{}:
+		default:
+		}
+	}
+}
+
 // sendPush announces a block together with its first piece: the other side waits
-// for it from then on.
-func (c *conn) sendPush(ctx context.Context, tag uint32, m push, tap block.Tap, s *sending) {
+// for it from then on. If it may not want it, it is announced alone.
+func (c *conn) sendPush(ctx context.Context, tag uint32, m push, tap block.Tap, s *sending, f *follower) {
 	body := m.marshal()
 	t := transfer{
 		class: s.class, header: header{kind: frameData, flags: flagPush, tag: tag}, stream: s.stream,
 		before: append(header{framePush, 0, tag, uint32(len(body))}.append(nil), body...),
 	}
+	if f.asks.Load() > 0 {
+		f.asks.Add(-1)
+		c.out.say(framePush, 0, tag, body)
+		t.before = nil
+		c.out.say(framePing, 0, tag, nil) // PONG comes behind a CANCEL
+		select {
+		case <-s.seen:
+		case <-ctx.Done():
+		}
+	}
 	err := c.sendTap(ctx, &t, tap, func() {})
+	if ctx.Err() != nil {
+		f.asks.Store(askNext)
+	}
 	if t.before == nil {
 		c.finish(flagPush, tag, err)
 	}

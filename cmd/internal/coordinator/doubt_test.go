@@ -14,13 +14,13 @@ func (f *fleet) quiet(m *machine, function, vm string) {
 	f.hear(m, &treepb.FromVM{Message: &treepb.FromVM_Quiet{Quiet: &treepb.Quiet{Function: function, Vm: vm}}})
 }
 
-// A VM that its neighbour misses for half a second is gone at once if its heartbeats
+// A VM that its neighbour misses for less than half a second is gone at once if its heartbeats
 // stay away, too.
 func TestQuietVMThatWeMissIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, vms := seated(t, 7)
 		f.pass(time.Second)
-		f.pass(525*time.Millisecond, "vm1")
+		f.pass(450*time.Millisecond, "vm1")
 		f.check(image, all(vms))
 		f.quiet(vms[3], image, "vm1")
 		f.check(image, all(vms, 1))
