@@ -1,13 +1,12 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/containerd/errdefs"
 )
 
 // Duration is a time span, written as in Go: "1.5s", "2m".
@@ -34,7 +33,8 @@ var units = [...]struct {
 	size Size
 }{{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}}
 
-// UnmarshalText reads a whole number and a unit.
+// UnmarshalText reads a whole number and a unit. What the error is, invalid, the
+// caller says.
 func (s *Size) UnmarshalText(p []byte) error {
 	text := string(p)
 	for _, u := range units {
@@ -43,13 +43,16 @@ func (s *Size) UnmarshalText(p []byte) error {
 			continue
 		}
 		n, err := strconv.ParseInt(strings.TrimSpace(digits), 10, 64)
-		if err != nil || n < 0 || n > math.MaxInt64/int64(u.size) {
+		if errors.Is(err, strconv.ErrRange) && n > 0 || n > math.MaxInt64/int64(u.size) {
+			return fmt.Errorf("size %q is too large, the most is %dTiB", text, math.MaxInt64>>40)
+		}
+		if err != nil || n < 0 {
 			break
 		}
 		*s = Size(n) * u.size
 		return nil
 	}
-	return fmt.Errorf("size %q, want a number and one of TiB, GiB, MiB, KiB, B: %w", text, errdefs.ErrInvalidArgument)
+	return fmt.Errorf("size %q, want a whole number and one of TiB, GiB, MiB, KiB, B", text)
 }
 
 // MarshalText writes the value so that UnmarshalText reads it back.
