@@ -85,7 +85,7 @@ func TestVerifyCommand(t *testing.T) {
 			t.Errorf("verify of a damaged image says %q", out)
 		}
 	}
-	if _, stderr := faasnet(t, exitError, "verify", src); !strings.Contains(stderr, "problems") {
+	if _, stderr := faasnet(t, exitError, "verify", src); !strings.Contains(stderr, "1 problem:") {
 		t.Errorf("verify of a plain image says %q", stderr)
 	}
 }

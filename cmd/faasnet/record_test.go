@@ -170,6 +170,16 @@ printf REA; printf 'DY\n'; busybox sleep 1; busybox cat last`
 	if inside.Digest != s.Digest {
 		t.Errorf("in containerd the image becomes %s, elsewhere %s", inside.Digest, s.Digest)
 	}
+	stdin, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stdin.Close()
+	piped := command(t, "convert", "-q", "--json", "--record-in", "-", reg.Host()+"/shell:1", lazy)
+	piped.Stdin = stdin
+	if text, err := piped.Output(); err != nil || decode[summary](t, string(text)).Digest != s.Digest {
+		t.Errorf("with the record on standard input the image becomes %s, %v, want %s", text, err, s.Digest)
+	}
 	if err := os.WriteFile(file, []byte(string(before)+"{\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -107,10 +107,10 @@ func check(c *cli.Context, p content.Provider, blobs block.Source, run func(cont
 		return err
 	}
 	if problems > 0 {
-		return fmt.Errorf("verify: %d problems: %w", problems, errdefs.ErrDataLoss)
+		return fmt.Errorf("verify: %s: %w", count(problems, "problem"), errdefs.ErrDataLoss)
 	}
 	if !c.Bool("quiet") {
-		fmt.Fprintf(c.App.Writer, "ok: %d layers\n", layers)
+		fmt.Fprintf(c.App.Writer, "ok: %s\n", count(layers, "layer"))
 	}
 	return nil
 }

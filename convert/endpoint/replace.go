@@ -73,11 +73,16 @@ func beside(path string) (f *os.File, target string, err error) {
 	if now, err := os.Lstat(target); old != nil && (err != nil || !os.SameFile(old, now)) {
 		return nil, "", errInTheWay
 	}
-	f, err = os.OpenFile(filepath.Join(filepath.Dir(target), ".faasnet-"+rand.Text()), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
-	if err != nil || old == nil {
-		return f, target, err
+	f, err = os.OpenFile(filepath.Join(filepath.Dir(target), ".faasnet-"+rand.Text()), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, "", err
 	}
-	if err := keep(f, path, old.Mode().Perm()); err != nil {
+	if old == nil {
+		err = f.Chmod(0o644) // whatever the umask: the same in any environment
+	} else {
+		err = keep(f, path, old.Mode().Perm())
+	}
+	if err != nil {
 		f.Close()
 		os.Remove(f.Name())
 		return nil, "", err
