@@ -38,7 +38,6 @@ func (c *conn) serveFollow(h header, p []byte) error {
 		return nil
 	}
 	f := &follower{c: c, tag: h.tag, handle: m.handle, stripe: int(m.stripe), stripes: int(m.stripes)}
-	f.asks.Store(askNext)
 	epoch, ok, evicted := c.r.admitFollower(g.function, f)
 	if evicted != nil {
 		evicted.c.moved(evicted.tag, epoch)

@@ -132,8 +132,8 @@ func (c *conn) wants(handle uint32, ref block.Ref) bool {
 	return true
 }
 
-// askNext is how many blocks are announced alone to a follower that is new or has
-// cancelled a push. One that has come from elsewhere in the tree may have many blocks
+// askNext is how many blocks are announced alone to a follower that has cancelled a
+// push. One that has come from elsewhere in the tree may have many blocks
 // that are new to us, and a piece of each is much on a slow link.
 const askNext = 16
 
