@@ -96,7 +96,7 @@ func (l *Layer) prefetch(ctx context.Context, i int) bool {
 		return false
 	}
 	l.stats.ahead.Add(1)
-	started := f.spawn(func() {
+	started := f.spawn(func() { //nolint:contextcheck // goes on without the reader
 		defer func() { <-f.ahead }()
 		defer l.calls.leave(i, w)
 		ctx, done := l.whileOpen(f.closed)
