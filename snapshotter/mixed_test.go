@@ -78,6 +78,7 @@ func TestPlainLayerOnRemoteParentsKeepsOwners(t *testing.T) {
 	if root.Uid != 7 || root.Gid != 8 || run.Uid != 7 || run.Gid != 8 {
 		t.Errorf("root of layer %d:%d, of container %d:%d", root.Uid, root.Gid, run.Uid, run.Gid)
 	}
+	w.must(w.s.(*snapshotter).releaseGone(t.Context())) // what the commit began to release is released
 	if runs, users := w.m.Mounted(); runs != 1 || users != 1 {
 		t.Errorf("after the commit %d runs are mounted for %d users, want those of the container", runs, users)
 	}
