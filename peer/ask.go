@@ -116,9 +116,11 @@ func (c *conn) get(ctx context.Context, l *lease, ref block.Ref, dst []byte, fla
 	}
 }
 
-// giveUp cancels a GET. What still comes of it is discarded, by its tag.
+// giveUp cancels a GET. What still comes of it is discarded, by its tag. A piece
+// that is being read is still expected: without it nobody would watch for signs of
+// life, and leave would wait for as long as the other side is silent.
 func (c *conn) giveUp(tag uint32, k *call) {
-	c.forget(tag)
 	c.out.say(frameCancel, 0, tag, nil)
 	k.leave()
+	c.forget(tag)
 }

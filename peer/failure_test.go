@@ -93,6 +93,53 @@ func TestPN02_UpstreamIsSilent(t *testing.T) {
 	}
 }
 
+// PN-02: who gives up a block of which a piece is on its way waits for no longer than
+// the other side may be silent.
+func TestPN02_GivenUpInTheMiddleOfAPiece(t *testing.T) {
+	for name, stop := range map[string]func(*vm, bool){
+		"stopped": func(v *vm, b bool) { v.host.Freeze(b) },
+		"cut off": func(v *vm, b bool) { v.host.Cut(b) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, 1, func(w *world) {
+				t := w.t
+				a := w.start("a", blockSize) // its link carries a block a second
+				a.mustRead(0)
+				w.from = func(string) block.Source { return hangs }
+				b := w.start("b", 100*mbit)
+				w.chain(a, b)
+				ctx, cancel := context.WithCancel(t.Context())
+				var reading sync.WaitGroup
+				reading.Go(func() {
+					if _, err := b.fetcher.ReadBlock(ctx, w.layer.Ref(0), nil); ctx.Err() == nil {
+						t.Errorf("read before it was given up: %v", err)
+					}
+				})
+				time.Sleep(500 * time.Millisecond)
+				b.below(2, nil) // it follows a no more: nothing but the piece is expected
+				time.Sleep(10 * time.Millisecond)
+				stop(a, true)
+				cancel()
+				reading.Wait()
+				began := time.Now()
+				if err := b.fetcher.Close(); err != nil {
+					t.Error(err)
+				}
+				if d := time.Since(began); d > 3*DefaultSilence/2 {
+					t.Errorf("its flight ends after %v", d)
+				}
+				stop(a, false)
+			})
+		})
+	}
+}
+
+// hangs is a source that never answers.
+var hangs = block.SourceFunc(func(ctx context.Context, _ block.Ref, dst []byte) ([]byte, error) {
+	<-ctx.Done()
+	return dst, ctx.Err()
+})
+
 // holdsOnlyRight checks every block in the store of v.
 func (w *world) holdsOnlyRight(v *vm) {
 	w.t.Helper()
