@@ -76,7 +76,7 @@ func (c *conn) doubt() {
 	}
 	c.doubted = true
 	c.r.metrics.quiet.Add(1)
-	c.work.Go(func() { c.r.report(c.vm, Quiet) })
+	c.work.Go(func() { c.r.report(c.vm, Quiet, c.lastHeard()) })
 }
 
 // listen looks for bytes that have come and are too few to wake the reader. The

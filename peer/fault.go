@@ -1,5 +1,7 @@
 package peer
 
+import "time"
+
 // Fault is how another VM fails.
 type Fault int
 
@@ -22,4 +24,5 @@ type Report struct {
 	Stripe   int // in which it is our upstream
 	VM       string
 	Fault    Fault
+	Since    time.Time // when that began of which the fault is concluded
 }

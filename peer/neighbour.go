@@ -53,9 +53,10 @@ type neighbour struct {
 
 // dialing is an attempt to connect, for all who want it.
 type dialing struct {
-	done chan struct{}
-	conn *conn
-	err  error
+	done  chan struct{}
+	began time.Time
+	conn  *conn
+	err   error
 }
 
 // neighbour returns the one for p. r.mu is held.
@@ -163,7 +164,7 @@ func (n *neighbour) connect(ctx context.Context) (*conn, error) {
 			defer n.mu.Unlock()
 			return nil, fmt.Errorf("%s did not answer, it is left alone for %v: %w", n.vm, wait.Round(time.Millisecond), errdefs.ErrUnavailable)
 		}
-		d = &dialing{done: make(chan struct{})}
+		d = &dialing{done: make(chan struct{}), began: time.Now()}
 		n.dialing = d
 		address := n.address
 		n.mu.Unlock()
@@ -223,7 +224,7 @@ func (n *neighbour) dialed(d *dialing, c *conn, err error) (used bool) {
 			log.G(n.r.ctx).WithField("vm", n.vm).WithError(err).Warn("relay: a VM that we read from cannot be reached")
 		}
 		n.r.metrics.dials.Add(1)
-		n.r.report(n.vm, Unreachable)
+		n.r.report(n.vm, Unreachable, d.began)
 	}
 	return used
 }
@@ -251,7 +252,7 @@ func (r *Relay) lost(c *conn, err error) {
 	_ = n.failed() // it is logged here
 	r.metrics.silent.Add(1)
 	log.G(r.ctx).WithField("vm", c.vm).Warn("relay: a VM that we read from gives no sign of life")
-	r.report(c.vm, Silent)
+	r.report(c.vm, Silent, c.lastHeard())
 }
 
 // lostConn reports whether c is not the connection to n.

@@ -40,7 +40,6 @@ type placed struct {
 	place     Place
 	following []*following         // by stripe
 	avoid     map[string]time.Time // VMs that sent us away, until when
-	reported  map[Report]struct{}  // in this epoch
 }
 
 // avoidFor is how long a VM that sends us away is not asked for the function.
@@ -75,7 +74,7 @@ func (r *Relay) replace(function string, p Place) (left []*neighbour) {
 		return nil
 	}
 	if old == nil {
-		old = &placed{avoid: map[string]time.Time{}, reported: map[Report]struct{}{}}
+		old = &placed{avoid: map[string]time.Time{}}
 		r.places[function] = old
 	}
 	if p.Epoch < old.place.Epoch {
@@ -89,7 +88,6 @@ func (r *Relay) replace(function string, p Place) (left []*neighbour) {
 	}
 	if p.Epoch > old.place.Epoch {
 		clear(old.avoid)
-		clear(old.reported)
 		if k := r.children[function]; k != nil {
 			k.strangers = nil
 		}

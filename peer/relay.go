@@ -64,8 +64,8 @@ type Options struct {
 	// TLS, if set, makes both sides show certificates in which the VM's name is
 	// a DNS name. It needs a certificate for each side, RootCAs and ClientCAs.
 	TLS *tls.Config
-	// Report is told of upstreams that fail, once an epoch for each fault, and each
-	// time that one is Quiet. It does not wait. The default is nobody.
+	// Report is told of upstreams that fail, each time. It does not wait. The default
+	// is nobody.
 	Report func(Report)
 	// Children bounds the VMs that follow one function here, over all stripes.
 	// The default is DefaultChildren.

@@ -67,7 +67,7 @@ func (r *Relay) Late(_ block.Ref, src block.Source) {
 	}
 	if s.n.lost() {
 		r.metrics.slow.Add(1)
-		r.report(s.n.vm, Slow)
+		r.report(s.n.vm, Slow, time.Now())
 	}
 }
 
@@ -93,15 +93,14 @@ func (r *Relay) corrupt(vm, function string, err error) {
 	c := n.conn
 	n.mu.Unlock()
 	log.G(r.ctx).WithError(err).WithFields(log.Fields{"vm": vm, "function": function}).Error("relay: bad bytes under a good verdict, the VM is left alone for a while")
-	r.report(vm, Corrupt)
+	r.report(vm, Corrupt, time.Now())
 	if c != nil {
 		c.close(err)
 	}
 }
 
-// report tells of a VM in all places where it is our upstream, once an epoch, but
-// that it is quiet each time.
-func (r *Relay) report(vm string, f Fault) {
+// report tells of a VM in all places where it is our upstream.
+func (r *Relay) report(vm string, f Fault, since time.Time) {
 	var out []Report
 	r.mu.Lock()
 	for function, p := range r.places {
@@ -109,11 +108,7 @@ func (r *Relay) report(vm string, f Fault) {
 			if s.Upstream.VM != vm {
 				continue
 			}
-			rep := Report{Function: function, Stripe: i, VM: vm, Fault: f}
-			if _, told := p.reported[rep]; !told || f == Quiet {
-				p.reported[rep] = struct{}{}
-				out = append(out, rep)
-			}
+			out = append(out, Report{Function: function, Stripe: i, VM: vm, Fault: f, Since: since})
 		}
 	}
 	r.mu.Unlock()

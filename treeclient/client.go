@@ -188,9 +188,11 @@ func (c *Client) Identity() (tenant string, keys []ed25519.PublicKey) {
 }
 
 // Report tells the coordinator that a neighbour fails, each fault of it once for
-// each epoch, but Quiet each time. It is lost while the coordinator is away: it
-// finds out by itself then.
-func (c *Client) Report(name string, stripe int, vm string, fault Fault) {
+// each epoch, but Quiet each time. since is when that began of which the fault is
+// concluded. It is lost while the coordinator is away, which finds out by itself
+// then, and if it began before the coordinator heard from us: it may be our own
+// network that failed.
+func (c *Client) Report(name string, stripe int, vm string, fault Fault, since time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f := c.functions[name]
@@ -199,7 +201,7 @@ func (c *Client) Report(name string, stripe int, vm string, fault Fault) {
 		return
 	}
 	l := c.links[f.at]
-	if l == nil || l.out == nil {
+	if l == nil || l.out == nil || since.Before(l.opened) {
 		return
 	}
 	if fault == Quiet {

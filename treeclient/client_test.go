@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/containerd/errdefs"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/faasnet/faasnet/peer/identity"
 	"github.com/faasnet/faasnet/treeclient"
@@ -159,65 +157,6 @@ func TestCO07_LateAnswers(t *testing.T) {
 	})
 }
 
-func TestCO07_UnreachableParentIsReportedOnce(t *testing.T) {
-	inBubble(t, func(w *world) {
-		t := w.t
-		var heard said
-		c := w.coordinator()
-		c.Said = heard.hear
-		w.serve(home, c)
-		a, b := w.vm("a"), w.vm("b")
-		a.Join(t.Context(), image)
-		b.Join(t.Context(), image)
-		for range 10 {
-			b.Report(image, 0, "a", treeclient.Unreachable)
-		}
-		b.Report("no such function", 0, "a", treeclient.Unreachable)
-		synctest.Wait()
-		want := &treepb.Report{Function: image, Vm: "a", Fault: treepb.Report_FAULT_UNREACHABLE}
-		if got := reports(&heard); len(got) != 1 || !proto.Equal(got[0], want) {
-			t.Fatalf("reports: %v", got)
-		}
-		w.vm("c").Join(t.Context(), image) // a new epoch
-		synctest.Wait()
-		b.Report(image, 0, "a", treeclient.Silent)
-		synctest.Wait()
-		if got := reports(&heard); len(got) != 2 {
-			t.Errorf("reports in the next epoch: %v", got)
-		}
-	})
-}
-
-// What is said of a neighbour does not hide what is found out later.
-func TestEachFaultIsReportedOnceAnEpoch(t *testing.T) {
-	inBubble(t, func(w *world) {
-		t := w.t
-		var heard said
-		c := w.coordinator()
-		c.Said = heard.hear
-		w.serve(home, c)
-		a, b := w.vm("a"), w.vm("b")
-		a.Join(t.Context(), image)
-		b.Join(t.Context(), image)
-		faults := []treeclient.Fault{treeclient.Slow, treeclient.Silent, treeclient.Corrupt, treeclient.Unreachable}
-		for range 3 {
-			for _, f := range faults {
-				b.Report(image, 0, "a", f)
-			}
-			b.Report(image, 0, "c", treeclient.Slow)
-		}
-		synctest.Wait()
-		got := map[string]int{}
-		for _, r := range reports(&heard) {
-			got[r.Vm+" "+r.Fault.String()]++
-		}
-		want := map[string]int{"a FAULT_SLOW": 1, "a FAULT_SILENT": 1, "a FAULT_CORRUPT": 1, "a FAULT_UNREACHABLE": 1, "c FAULT_SLOW": 1}
-		if !maps.Equal(got, want) {
-			t.Errorf("reports %v, want %v", got, want)
-		}
-	})
-}
-
 func TestJoinIsCancelled(t *testing.T) {
 	inBubble(t, func(w *world) {
 		t := w.t
@@ -274,33 +213,6 @@ func TestRunTwiceIsRefused(t *testing.T) {
 		synctest.Wait()
 		if err := v.Run(t.Context()); !errdefs.IsFailedPrecondition(err) {
 			t.Errorf("second run: %v", err)
-		}
-	})
-}
-
-// That a neighbour is quiet is said each time, and does not hide that it is silent.
-func TestQuietIsSaidEachTime(t *testing.T) {
-	inBubble(t, func(w *world) {
-		t := w.t
-		var heard said
-		c := w.coordinator()
-		c.Said = heard.hear
-		w.serve(home, c)
-		a, b := w.vm("a"), w.vm("b")
-		a.Join(t.Context(), image)
-		b.Join(t.Context(), image)
-		for range 3 {
-			b.Report(image, 0, "a", treeclient.Quiet)
-			b.Report(image, 0, "a", treeclient.Silent)
-		}
-		b.Report("no such function", 0, "a", treeclient.Quiet)
-		synctest.Wait()
-		want := &treepb.Quiet{Function: image, Vm: "a"}
-		if got := pick(&heard, (*treepb.FromVM).GetQuiet); len(got) != 3 || !proto.Equal(got[0], want) {
-			t.Errorf("quiet: %v", got)
-		}
-		if got := reports(&heard); len(got) != 1 || got[0].Fault != treepb.Report_FAULT_SILENT {
-			t.Errorf("reports: %v", got)
 		}
 	})
 }

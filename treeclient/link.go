@@ -42,6 +42,7 @@ type link struct {
 	failures int                 // in a row
 	overdue  bool                // has not answered in time
 	out      chan *treepb.FromVM // nil while there is no stream
+	opened   time.Time           // when the coordinator welcomed us
 	overflow context.CancelFunc
 }
 

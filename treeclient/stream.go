@@ -62,6 +62,7 @@ func (l *link) open(overflow context.CancelFunc) {
 	c.mu.Lock()
 	mine := c.of(l.address)
 	l.out, l.overflow = make(chan *treepb.FromVM, backlog+len(mine)), overflow
+	l.opened = time.Now()
 	c.mu.Unlock()
 	for _, f := range mine {
 		c.ask(f)

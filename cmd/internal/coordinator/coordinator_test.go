@@ -80,7 +80,7 @@ func TestCO04_GoneAtTheFirstReport(t *testing.T) {
 		a := w.vm(1)
 		a.join(t, image)
 		time.Sleep(400 * time.Millisecond) // one heartbeat has stayed away
-		a.Report(image, 0, "dead", treeclient.Unreachable)
+		a.Report(image, 0, "dead", treeclient.Unreachable, time.Now())
 		synctest.Wait()
 		if got := a.up(image, 0); got != "origin" {
 			t.Errorf("after the report a reads from %s", got)
@@ -323,7 +323,7 @@ func TestCredentials(t *testing.T) {
 		if err != nil || claims.Tenant != "y" || claims.Function != image || claims.VM != "vm001" {
 			t.Errorf("token %+v, %v", claims, err)
 		}
-		b.Report(image, 0, "vm001", treeclient.Unreachable)
+		b.Report(image, 0, "vm001", treeclient.Unreachable, time.Now())
 		synctest.Wait()
 		if got := a.up(image, 0); got != "origin" {
 			t.Errorf("a report reached another tenant: %s", got)

@@ -158,7 +158,7 @@ func peersOf(peers []treeclient.Peer) (out []peer.Peer) {
 }
 
 func (f *fleet) report(r peer.Report) {
-	f.client.Report(r.Function, r.Stripe, r.VM, treeclient.Fault(r.Fault))
+	f.client.Report(r.Function, r.Stripe, r.VM, treeclient.Fault(r.Fault), r.Since)
 }
 
 // manifestLabel is what containerd's CRI plugin says of the image that a layer is

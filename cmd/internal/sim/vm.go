@@ -188,7 +188,7 @@ func (v *vm) report(u *wiring, r peer.Report) {
 	v.mu.Lock()
 	v.reports = append(v.reports, r)
 	v.mu.Unlock()
-	u.client.Report(r.Function, r.Stripe, r.VM, treeclient.Fault(r.Fault))
+	u.client.Report(r.Function, r.Stripe, r.VM, treeclient.Fault(r.Fault), r.Since)
 }
 
 func (v *vm) place(function string) treeclient.Place {
