@@ -83,21 +83,22 @@ func TestReportNeedsAPlace(t *testing.T) {
 // and says so with its exit code.
 func TestCommandLine(t *testing.T) {
 	for args, want := range map[string]string{
-		"burst vms 8":                  `burst: unexpected argument "vms"`,
-		"start extra":                  `start: unexpected argument "extra"`,
-		"figure 14 extra":              `unexpected argument "extra"`,
-		"burts":                        `no command "burts"`,
-		"start --image zzz":            `image "zzz"`,
-		"figure 99":                    `no command "99"`,
-		"--fast":                       "flag provided but not defined: -fast",
-		"burst --fast":                 "flag provided but not defined: -fast",
-		"sim many --vms x":             `invalid value "x"`,
-		"compare --systems kraken":     `no system "kraken"`,
-		"figure 14 --systems kraken":   `no system "kraken"`,
-		"burst --vms 500 --rate 1kbit": "500 VMs",
-		"convert --systems kraken":     `no system "kraken"`,
-		"micro walks":                  `no name "walks"`,
-		"relay --protocols pigeon":     `no protocol "pigeon"`,
+		"burst vms 8":                        `burst: unexpected argument "vms"`,
+		"start extra":                        `start: unexpected argument "extra"`,
+		"figure 14 extra":                    `unexpected argument "extra"`,
+		"burts":                              `no command "burts"`,
+		"start --image zzz":                  `image "zzz"`,
+		"figure 99":                          `no command "99"`,
+		"--fast":                             "flag provided but not defined: -fast",
+		"burst --tree off --systems faasnet": "no systems",
+		"burst --fast":                       "flag provided but not defined: -fast",
+		"sim many --vms x":                   `invalid value "x"`,
+		"compare --systems kraken":           `no system "kraken"`,
+		"figure 14 --systems kraken":         `no system "kraken"`,
+		"burst --vms 500 --rate 1kbit":       "500 VMs",
+		"convert --systems kraken":           `no system "kraken"`,
+		"micro walks":                        `no name "walks"`,
+		"relay --protocols pigeon":           `no protocol "pigeon"`,
 	} {
 		if code, said := runBench(t, args); code != exitUsage || !strings.Contains(said, want) || strings.Count(said, "\n") != 1 {
 			t.Errorf("%s: exit code %d, %q, want %s", args, code, said, want)

@@ -65,42 +65,67 @@ func burstsOf(c *cli.Context) (*bursts, error) {
 	}
 	template := burstPlan{Image: b.image, Rate: c.String("rate"), RegistryRate: cmp.Or(c.String("registry-rate"), c.String("rate")), Full: c.Bool("full")}
 	for _, template.Kill = range kills {
-		for _, template.VMs = range c.IntSlice("vms") {
-			for _, template.System = range systems {
-				all, err := plansWith(c, template)
-				if err != nil {
-					return nil, err
-				}
-				b.plan = append(b.plan, all...)
-			}
-		}
-	}
-	for _, p := range b.plan {
-		if err := p.check(); err != nil {
+		all, err := template.each(c, c.IntSlice("vms"), systems, c.IntSlice("stripes"))
+		if err != nil {
 			return nil, err
 		}
+		b.plan = append(b.plan, all...)
 	}
 	return b, nil
 }
 
-// plansWith are the plans of one system: of ours one for each conversion, and
-// with a tree one for each number of stripes.
-func plansWith(c *cli.Context, p burstPlan) (all []burstPlan, err error) {
+// each gives the plan's variants, systems innermost: one for each number of VMs
+// and system, of ours one for each conversion, and with a tree one for each number
+// of stripes. None is an error, and one that this machine cannot carry.
+func (p burstPlan) each(c *cli.Context, vms []int, systems []string, stripes []int) (all []burstPlan, err error) {
+	for _, p.VMs = range vms {
+		for _, p.System = range systems {
+			some, err := p.ofSystem(c, stripes)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, some...)
+		}
+	}
+	if len(all) == 0 {
+		return nil, usagef("no systems, or no VMs")
+	}
+	for _, p := range all {
+		if err := p.check(); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+func (p burstPlan) ofSystem(c *cli.Context, stripes []int) (all []burstPlan, err error) {
 	s, err := rivals.Find(p.System)
 	if err != nil {
 		return nil, usage(err)
 	}
-	for _, p.Recorded = range variantsOf(c).of(s) {
+	for _, p.Recorded = range variantsOf(c).of(s.Ours) {
 		if !s.Tree {
 			all = append(all, p)
 			continue
 		}
-		for _, p.Stripes = range c.IntSlice("stripes") {
+		for _, p.Stripes = range stripes {
 			if p.Form, err = formOf(p.Stripes, c.String("form")); err != nil {
 				return nil, err
 			}
 			all = append(all, p)
 		}
+	}
+	return all, nil
+}
+
+// rivalsOf finds systems by name.
+func rivalsOf(names []string) (all []rivals.System, err error) {
+	for _, name := range names {
+		s, err := rivals.Find(name)
+		if err != nil {
+			return nil, usage(err)
+		}
+		all = append(all, s)
 	}
 	return all, nil
 }

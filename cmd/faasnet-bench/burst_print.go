@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -46,12 +47,6 @@ func printBursts(w io.Writer, sums []burstSummary) error {
 	fmt.Fprintln(w)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "system\tform\tfault\tVMs\treps\tREADY s\tp95\tmax\tadded s\tof 1 VM\tof bound\tregistry MB\tof 1 VM\tpeers MB\tre-parented\tfailed VMs\treads\tCPU s\t")
-	ratio := func(v float64) string {
-		if v == 0 {
-			return "-"
-		}
-		return fmt.Sprintf("%.2fx", v)
-	}
 	for _, s := range sums {
 		fault := "-"
 		if s.Kill != (kill{}) {
@@ -61,12 +56,8 @@ func printBursts(w io.Writer, sums []burstSummary) error {
 		if s.Added != nil {
 			added = fmt.Sprintf("%+.2f", *s.Added)
 		}
-		form := s.Form
-		if form == "" {
-			form = "-"
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%.2f\t%.2f\t%.2f\t%s\t%s\t%s\t%.1f\t%s\t%.1f\t%d\t%d\t%d\t%.1f\t\n", s.called(), form, fault, s.VMs, s.Reps,
-			s.ReadyMedian, s.ReadyP95, s.ReadyMax, added, ratio(s.OverOne), ratio(s.OverBound), float64(s.RegistryBytes)/mega, ratio(s.EgressOverOne),
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%.2f\t%.2f\t%.2f\t%s\t%s\t%s\t%.1f\t%s\t%.1f\t%d\t%d\t%d\t%.1f\t\n", s.called(), cmp.Or(s.Form, "-"), fault, s.VMs, s.Reps,
+			s.ReadyMedian, s.ReadyP95, s.ReadyMax, added, ratio("%.2fx", s.OverOne), ratio("%.2fx", s.OverBound), float64(s.RegistryBytes)/mega, ratio("%.2fx", s.EgressOverOne),
 			float64(s.PeerBytes)/mega, s.Reparented, s.FailedVMs, s.FailedReads, s.CPU)
 	}
 	return t.Flush()

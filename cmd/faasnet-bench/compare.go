@@ -70,31 +70,11 @@ func comparisonOf(c *cli.Context) (*bursts, error) {
 		return nil, err
 	}
 	p := burstPlan{Image: b.image, Rate: c.String("rate"), RegistryRate: cmp.Or(c.String("registry-rate"), c.String("rate"))}
-	for _, name := range c.StringSlice("systems") {
-		s, err := rivals.Find(name)
-		if err != nil {
-			return nil, usage(err)
-		}
-		b.systems = append(b.systems, s)
+	if b.systems, err = rivalsOf(c.StringSlice("systems")); err != nil {
+		return nil, err
 	}
-	for _, p.VMs = range c.IntSlice("vms") {
-		for _, s := range b.systems {
-			p.System, p.Stripes, p.Form = s.Name, 0, ""
-			if s.Tree {
-				p.Stripes, p.Form = 2, "striped"
-			}
-			if err := p.check(); err != nil {
-				return nil, err
-			}
-			for _, p.Recorded = range variantsOf(c).of(s) {
-				b.plan = append(b.plan, p)
-			}
-		}
-	}
-	if len(b.plan) == 0 {
-		return nil, usagef("no systems, or no VMs")
-	}
-	return b, nil
+	b.plan, err = p.each(c, c.IntSlice("vms"), c.StringSlice("systems"), twoStripes())
+	return b, err
 }
 
 // tooSlow tells whether the plan's system was measured, and took more than five

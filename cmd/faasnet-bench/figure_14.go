@@ -84,7 +84,7 @@ func figure14(c *cli.Context) ([]figure14Sum, error) {
 		return figure14From(files, c.String("json"))
 	}
 	p := burstPlan{Image: c.String("image"), Rate: c.String("rate"), RegistryRate: c.String("rate")}
-	b, err := figureBursts(c, p, c.StringSlice("systems"), c.IntSlice("vms"))
+	b, err := figureBursts(c, p, c.StringSlice("systems"), c.IntSlice("vms"), twoStripes())
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +117,8 @@ func figure14From(files []string, to string) ([]figure14Sum, error) {
 	for _, r := range rows {
 		all = append(all, r.burstRow)
 	}
-	return sum14(all), out.addAll(all, sum14)
+	err = out.addAll(all, sum14)
+	return out.Summary, err
 }
 
 // sum14 leaves out what was measured with one stripe: a line is of one system.

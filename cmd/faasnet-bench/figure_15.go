@@ -68,7 +68,7 @@ func figure15Command() *cli.Command {
 				return err
 			}
 			p := burstPlan{Image: c.String("image"), Rate: c.String("rate"), RegistryRate: c.String("rate")}
-			b, err := figureBursts(c, p, c.StringSlice("systems"), []int{c.Int("vms")})
+			b, err := figureBursts(c, p, c.StringSlice("systems"), []int{c.Int("vms")}, twoStripes())
 			if err != nil {
 				return err
 			}

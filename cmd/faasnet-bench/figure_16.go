@@ -75,18 +75,10 @@ it receives. Its port of the bridge is read every 50 ms.`,
 			if err := quicken(c, map[string]string{"vms": "4", "image": "a", "reps": "1", "stripes": "1"}); err != nil {
 				return err
 			}
-			var b *bursts
-			for _, stripes := range c.IntSlice("stripes") {
-				p := burstPlan{Image: c.String("image"), Rate: c.String("rate"), RegistryRate: c.String("rate"), Stripes: stripes, Full: c.Bool("full")}
-				one, err := figureBursts(c, p, []string{withTree}, []int{c.Int("vms")})
-				if err != nil {
-					return err
-				}
-				if b == nil {
-					b = one
-				} else {
-					b.plan = append(b.plan, one.plan...)
-				}
+			p := burstPlan{Image: c.String("image"), Rate: c.String("rate"), RegistryRate: c.String("rate"), Full: c.Bool("full")}
+			b, err := figureBursts(c, p, []string{withTree}, []int{c.Int("vms")}, c.IntSlice("stripes"))
+			if err != nil {
+				return err
 			}
 			out, err := newReport[figure16Row, figure16Sum](c.String("json"))
 			if err != nil {

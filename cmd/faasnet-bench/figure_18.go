@@ -93,7 +93,7 @@ func figure18(c *cli.Context, functions int, out *report[figure18Row, figure18Su
 			return usagef("system %q: figure 18 knows overlayfs, ours and the floor", name)
 		}
 	}
-	b, err := figureBursts(c, p, c.StringSlice("systems"), c.IntSlice("vms"))
+	b, err := figureBursts(c, p, c.StringSlice("systems"), c.IntSlice("vms"), twoStripes())
 	if err != nil {
 		return err
 	}

@@ -84,7 +84,7 @@ that the kernel asked our file system for.`,
 
 func figure20(c *cli.Context, image string, out *report[figure20Row, figure20Sum]) error {
 	p := burstPlan{Image: "a", Rate: c.String("rate"), RegistryRate: c.String("rate")} // b.more adds the image
-	b, err := figureBursts(c, p, []string{"overlayfs", withoutTree}, []int{1})
+	b, err := figureBursts(c, p, []string{"overlayfs", withoutTree}, []int{1}, nil)
 	if err != nil {
 		return err
 	}

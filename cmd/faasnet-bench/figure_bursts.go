@@ -9,48 +9,26 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v2"
-
-	"github.com/faasnet/faasnet/cmd/faasnet-bench/internal/rivals"
 )
 
 const burstTimeout = 20 * time.Minute
 
-// figureBursts are bursts of the plan p by each system, with each number of
-// VMs; our tree has two stripes, unless p says otherwise.
-func figureBursts(c *cli.Context, p burstPlan, systems []string, vms []int) (*bursts, error) {
+// figureBursts are bursts of the plan p by each system, with each number of VMs
+// and, of our trees, of stripes.
+func figureBursts(c *cli.Context, p burstPlan, systems []string, vms, stripes []int) (*bursts, error) {
 	b := &bursts{site: site{image: p.Image, progress: os.Stderr}, timeout: cmp.Or(c.Duration("timeout"), burstTimeout), report: io.Discard, told: map[string]bool{}}
-	for _, name := range systems {
-		s, err := rivals.Find(name)
-		if err != nil {
-			return nil, usage(err)
-		}
-		b.systems = append(b.systems, s)
+	var err error
+	if b.systems, err = rivalsOf(systems); err != nil {
+		return nil, err
 	}
-	for _, n := range vms {
-		for _, s := range b.systems {
-			one := p
-			one.System, one.VMs = s.Name, n
-			if !s.Tree {
-				one.Stripes = 0
-			} else if one.Stripes == 0 {
-				one.Stripes = 2
-			}
-			var err error
-			if one.Stripes > 0 {
-				if one.Form, err = formOf(one.Stripes, ""); err != nil {
-					return nil, err
-				}
-			}
-			if err := one.check(); err != nil {
-				return nil, err
-			}
-			for _, one.Recorded = range variantsOf(c).of(s) {
-				b.plan = append(b.plan, one)
-			}
-		}
+	if b.plan, err = p.each(c, vms, systems, stripes); err != nil {
+		return nil, err
 	}
 	return b, b.keep(c.Context) // but for figures that fill the registry themselves
 }
+
+// twoStripes is the form of trees where nothing else is asked for.
+func twoStripes() []int { return []int{2} }
 
 // each runs the plan reps times and gives f each row.
 func (b *bursts) each(ctx context.Context, reps int, f func(burstRow) error) (err error) {

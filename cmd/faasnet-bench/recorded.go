@@ -11,7 +11,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/faasnet/faasnet/cmd/faasnet-bench/internal/rivals"
 	"github.com/faasnet/faasnet/script/images"
 	"github.com/faasnet/faasnet/script/lab"
 )
@@ -34,12 +33,13 @@ func variantsOf(c *cli.Context) variants {
 	return variants{plain: !only, recorded: only || c.Bool("recorded")}
 }
 
-// of says for each row of a system whether its image is recorded.
-func (v variants) of(s rivals.System) (recorded []bool) {
-	if v.plain || !s.Ours {
+// of says for each row of a system, which is ours or not, whether its image is
+// recorded.
+func (v variants) of(ours bool) (recorded []bool) {
+	if v.plain || !ours {
 		recorded = append(recorded, false)
 	}
-	if v.recorded && s.Ours {
+	if v.recorded && ours {
 		recorded = append(recorded, true)
 	}
 	return recorded

@@ -61,7 +61,7 @@ The configuration of each system is printed once.`,
 		Action: func(c *cli.Context) error {
 			s := starts{
 				site: site{image: c.String("image"), progress: os.Stderr},
-				rate: c.String("rate"), systems: c.StringSlice("systems"), background: c.Bool("background"), configs: true, variants: variantsOf(c),
+				rate: c.String("rate"), systems: c.StringSlice("systems"), background: c.Bool("background"), told: map[string]bool{}, variants: variantsOf(c),
 			}
 			if err := checkImage(s.image); err != nil {
 				return err
@@ -81,8 +81,8 @@ type starts struct {
 	rate       string
 	systems    []string
 	variants   variants
-	background bool // our daemon fetches what is not read, too
-	configs    bool // print configurations
+	background bool            // our daemon fetches what is not read, too
+	told       map[string]bool // of which the configuration was printed
 }
 
 func (s *starts) measure(ctx context.Context, reps int, file string) (sums []startSummary, err error) {
@@ -106,7 +106,7 @@ func (s *starts) measure(ctx context.Context, reps int, file string) (sums []sta
 	}
 	for rep := range reps {
 		for _, name := range s.systems {
-			for _, recorded := range s.variants.of(rivals.System{Ours: starters[name].daemon}) {
+			for _, recorded := range s.variants.of(starters[name].daemon) {
 				row, err := s.once(ctx, name, recorded, rep)
 				if err != nil {
 					return nil, fmt.Errorf("%s: %w", called(name, recorded), err)
@@ -150,7 +150,8 @@ func (s *starts) once(ctx context.Context, system string, recorded bool, rep int
 	if err != nil {
 		return row, err
 	}
-	if rep == 0 && s.configs && !recorded {
+	if !s.told[system] {
+		s.told[system] = true
 		config, err := vm.Configuration()
 		if err != nil {
 			return row, err
