@@ -97,6 +97,7 @@ func TestCommandLine(t *testing.T) {
 		"figure 14 --systems kraken":         `no system "kraken"`,
 		"burst --vms 500 --rate 1kbit":       "500 VMs",
 		"convert --systems kraken":           `no system "kraken"`,
+		"sim calibrate --rate 1gbit":         "flag provided but not defined: -rate",
 		"micro walks":                        `no name "walks"`,
 		"relay --protocols pigeon":           `no protocol "pigeon"`,
 	} {

@@ -33,16 +33,17 @@ type report[R, S any] struct {
 func newReport[R, S any](file string) (*report[R, S], error) {
 	m, err := thisMachine()
 	if err == nil && file != "" {
-		err = writable(file)
+		err = writable("json", file)
 	}
 	return &report[R, S]{file: file, Machine: m, Args: os.Args[1:], Rows: []R{}, Summary: []S{}}, err
 }
 
-// writable makes sure, before anything is measured, that results can be kept.
-func writable(file string) error {
+// writable makes sure, before anything is measured, that the file of a flag can be
+// written.
+func writable(flag, file string) error {
 	f, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file))
 	if err != nil {
-		return fmt.Errorf("--json: %w", err)
+		return fmt.Errorf("--%s: %w", flag, err)
 	}
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
@@ -56,23 +57,25 @@ func (r *report[R, S]) addAll(rows []R, summary func([]R) []S) error {
 	if r.file == "" {
 		return nil
 	}
-	p, err := json.MarshalIndent(r, "", "  ")
+	return writeJSON(r.file, r)
+}
+
+// writeJSON replaces the file, which is whole at any moment.
+func writeJSON(file string, v any) error {
+	p, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
 		return err
 	}
-	temp, err := os.CreateTemp(filepath.Dir(r.file), filepath.Base(r.file))
+	temp, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file))
 	if err != nil {
 		return err
 	}
 	defer os.Remove(temp.Name()) // gone after the rename
 	_, err = temp.Write(append(p, '\n'))
-	if closeErr := temp.Close(); err == nil {
-		err = closeErr
-	}
-	if err != nil {
+	if err := errors.Join(err, temp.Chmod(0o644), temp.Close()); err != nil {
 		return err
 	}
-	return os.Rename(temp.Name(), r.file)
+	return os.Rename(temp.Name(), file)
 }
 
 // resume takes over the rows that an earlier run wrote to the file, of the same

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"text/tabwriter"
 
@@ -26,19 +27,21 @@ CPU time that it takes on this machine, which is measured once, kept, and printe
 	}
 }
 
-// simFlags are those that all figures have.
+// simFlags are those that all of the paper's figures have.
 func simFlags(more ...cli.Flag) []cli.Flag {
-	return append([]cli.Flag{
-		&cli.StringFlag{Name: "constants", Usage: "`FILE` with what work costs (default: beside the test images)"},
-		&cli.BoolFlag{Name: "again", Usage: "measure again what work costs"},
+	return slices.Concat(constantsFlags(), []cli.Flag{
 		&cli.StringFlag{Name: "rate", Value: "1gbit", Usage: "`RATE` of the link of each VM"},
 		&cli.StringFlag{Name: "registry-rate", Value: "5gbit", Usage: "`RATE` of the link of the registry"},
 		&cli.BoolFlag{Name: "recorded", Usage: "ours with a recorded conversion too: what a start reads is in one layer, and fetched while the container is made"},
 		&cli.IntFlag{Name: "scale", Value: 32, Usage: "`NUMBER` by which bytes and rates are divided, so that they fit into memory"},
 		&cli.BoolFlag{Name: "quick", Usage: "few VMs, to see that it works"},
-		&cli.StringFlag{Name: "json", Usage: "write results to `FILE`, after each row"},
+		jsonFlag(),
 		&cli.StringFlag{Name: "plot", Usage: "draw the figure into `DIR`, as SVG and PNG"},
-	}, more...)
+	}, more)
+}
+
+func jsonFlag() cli.Flag {
+	return &cli.StringFlag{Name: "json", Usage: "write results to `FILE`, after each row"}
 }
 
 // simRow is one burst in virtual time. Bytes are at the real size, of all VMs.
@@ -209,33 +212,4 @@ func printSim(w io.Writer, rows []simRow, paper func(simRow) string) error {
 			float64(r.Egress)/1e6, float64(r.Peers)/1e6, r.CPU, depth, r.Failed, paper(r))
 	}
 	return t.Flush()
-}
-
-func simConstantsCommand() *cli.Command {
-	return &cli.Command{
-		Name:  "constants",
-		Usage: "measure what work costs on this machine, and keep it for the other figures",
-		Flags: []cli.Flag{
-			&cli.StringSliceFlag{Name: "image", Value: cli.NewStringSlice("b", "c"), Usage: "test `IMAGES`"},
-			&cli.StringFlag{Name: "constants", Usage: "`FILE` that keeps them (default: beside the test images)"},
-			&cli.BoolFlag{Name: "again", Usage: "measure again what is known"},
-		},
-		Action: func(c *cli.Context) error {
-			for i, image := range c.StringSlice("image") {
-				if i > 0 {
-					if err := c.Set("again", "false"); err != nil {
-						return err
-					}
-				}
-				k, err := constantsOf(c, image)
-				if err != nil {
-					return err
-				}
-				if err := k.print(c.App.Writer, image); err != nil {
-					return err
-				}
-			}
-			return nil
-		},
-	}
 }

@@ -32,7 +32,7 @@ func simCalibrateCommand() *cli.Command {
 		Usage: "simulate bursts that were measured, and print by how much the simulation is wrong",
 		Description: `All VMs and the registry of a measured burst shared this machine's cores, so they do in virtual
 time. Nothing is fitted: the constants are those of single starts.`,
-		Flags: simFlags(realFlag()),
+		Flags: append(constantsFlags(), realFlag(), jsonFlag()),
 		Action: func(c *cli.Context) error {
 			points, err := calibrate(c, c.String("json"))
 			if err != nil {

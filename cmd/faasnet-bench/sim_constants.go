@@ -1,19 +1,13 @@
 package main
 
 import (
-	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"text/tabwriter"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/faasnet/faasnet/cmd/internal/sim"
-	"github.com/faasnet/faasnet/script/images"
 )
 
 // constants are what work costs on this machine: with them a world in virtual
@@ -39,78 +33,48 @@ type function struct {
 	Recorded sim.Image `json:"recorded"`
 }
 
-// constantsFile is where constants are kept.
-func constantsFile() (string, error) {
-	cache, err := images.Cache()
-	if err != nil {
-		return "", err
-	}
-	return filepath.Join(cache, "results", "sim-constants.json"), nil
+// constantsRow is what --json has of an image.
+type constantsRow struct {
+	Image    string    `json:"image"`
+	Costs    sim.Costs `json:"costs"`
+	Function function  `json:"function"`
 }
 
-// constantsOf reads the constants of the image that --constants names, and
-// measures what it lacks or what is another machine's.
-func constantsOf(c *cli.Context, image string) (k constants, err error) {
-	file := c.String("constants")
-	if file == "" {
-		if file, err = constantsFile(); err != nil {
-			return k, err
-		}
+func simConstantsCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "constants",
+		Usage: "measure what work costs on this machine, and keep it for the other figures",
+		Flags: append(constantsFlags(),
+			&cli.StringSliceFlag{Name: "image", Value: cli.NewStringSlice("b", "c"), Usage: "test `IMAGES`"},
+			jsonFlag(),
+		),
+		Action: func(c *cli.Context) error {
+			out, err := newReport[constantsRow, constantsRow](c.String("json"))
+			if err != nil {
+				return err
+			}
+			for _, image := range c.StringSlice("image") {
+				k, err := constantsOf(c, image)
+				if err != nil {
+					return err
+				}
+				if err := k.print(c.App.Writer, image); err != nil {
+					return err
+				}
+				if err := k.report(image, out); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
 	}
-	p, err := os.ReadFile(file)
-	switch {
-	case err == nil:
-		if err := json.Unmarshal(p, &k); err != nil {
-			return k, fmt.Errorf("%s: %w", file, err)
-		}
-	case !errors.Is(err, os.ErrNotExist):
-		return k, err
-	}
-	here, err := thisMachine()
-	if err != nil {
-		return k, err
-	}
-	if known := k.Functions[image].Recorded.Blocks > 0; known && sameHardware(here, k.Machine) && !c.Bool("again") {
-		return k, nil
-	}
-	if !sameHardware(here, k.Machine) || c.Bool("again") {
-		k = constants{}
-	}
-	k.Machine = here
-	return k, k.measure(c.Context, image, file)
 }
 
-// sameHardware tells whether figures are of a machine like this: the program may
-// be another one.
-func sameHardware(a, b machine) bool {
-	return a.CPU == b.CPU && a.CPUs == b.CPUs && a.MemoryMB == b.MemoryMB
-}
-
-// measure measures what is missing for the image and keeps it.
-func (k *constants) measure(ctx context.Context, image, file string) error {
-	fmt.Fprintln(os.Stderr, "measuring what work costs on this machine, image", image)
-	if k.Costs == (sim.Costs{}) {
-		var err error
-		if k.Costs, err = measureCosts(ctx); err != nil {
-			return err
-		}
-	}
-	f, err := measureFunction(ctx, image, k.Costs)
-	if err != nil {
-		return err
-	}
-	if k.Functions == nil {
-		k.Functions = map[string]function{}
-	}
-	k.Functions[image] = f
-	p, err := json.MarshalIndent(k, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(file, append(p, '\n'), 0o644)
+// report adds the constants of an image to results, whose machine is the one that
+// measured them, and not perhaps a later program.
+func (k *constants) report(image string, out *report[constantsRow, constantsRow]) error {
+	out.Machine = k.Machine
+	return out.add(constantsRow{image, k.Costs, k.Functions[image]}, func(all []constantsRow) []constantsRow { return all })
 }
 
 // print prints the constants of an image.

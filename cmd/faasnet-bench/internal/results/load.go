@@ -19,7 +19,7 @@ type File struct {
 	Summary []Row
 	Text    []byte // all of it
 
-	constants bool // what work costs in virtual time, which is no result
+	constants bool // what work costs in virtual time, which is no result: kept, or of --json
 }
 
 // Machine is where and with what something was measured.
@@ -77,7 +77,8 @@ func (f *File) UnmarshalJSON(p []byte) error {
 	if err := json.Unmarshal(p, &v); err != nil {
 		return err
 	}
-	f.Machine, f.Args, f.Summary, f.constants = v.Machine, v.Args, v.Summary, len(v.Costs) > 0 && len(v.Args) == 0
+	f.Machine, f.Args, f.Summary = v.Machine, v.Args, v.Summary
+	f.constants = len(v.Args) == 0 && len(v.Costs) > 0 || len(v.Args) > 0 && f.Command() == "sim constants"
 	return nil
 }
 
