@@ -21,6 +21,7 @@ type Watch struct {
 	root   *os.File // the tree's root, in whatever mount namespace
 	prefix string   // of names in the tree, in that namespace
 	events int      // the fanotify group
+	kind   uint     // of its mark
 	stop   *os.File // closed: read what is there and end
 	done   chan error
 	order  []string        // of loop, until done has its value
@@ -49,15 +50,17 @@ func Start(root string) (_ *Watch, err error) {
 	if err := unix.Fstatfs(int(w.root.Fd()), &fs); err != nil {
 		return nil, os.NewSyscallError("statfs", err)
 	}
-	mark := uint(unix.FAN_MARK_ADD | unix.FAN_MARK_MOUNT)
+	w.kind = unix.FAN_MARK_MOUNT
 	if fs.Type == unix.OVERLAYFS_SUPER_MAGIC {
-		mark = unix.FAN_MARK_ADD | unix.FAN_MARK_FILESYSTEM
+		w.kind = unix.FAN_MARK_FILESYSTEM
 	}
-	w.events, err = unix.FanotifyInit(unix.FAN_CLASS_NOTIF|unix.FAN_CLOEXEC|unix.FAN_NONBLOCK|unix.FAN_UNLIMITED_QUEUE, unix.O_RDONLY|unix.O_LARGEFILE|unix.O_CLOEXEC)
+	// Events have files that the kernel opens: with O_NONBLOCK, since a pipe would
+	// wait for a writer.
+	w.events, err = unix.FanotifyInit(unix.FAN_CLASS_NOTIF|unix.FAN_CLOEXEC|unix.FAN_NONBLOCK|unix.FAN_UNLIMITED_QUEUE, unix.O_RDONLY|unix.O_LARGEFILE|unix.O_CLOEXEC|unix.O_NONBLOCK)
 	if err != nil {
 		return nil, os.NewSyscallError("fanotify_init", err)
 	}
-	if err := unix.FanotifyMark(w.events, mark, unix.FAN_OPEN, unix.AT_FDCWD, root); err != nil {
+	if err := unix.FanotifyMark(w.events, unix.FAN_MARK_ADD|w.kind, unix.FAN_OPEN, unix.AT_FDCWD, root); err != nil {
 		return nil, os.NewSyscallError("fanotify_mark", err)
 	}
 	stopped, stop, err := os.Pipe()
@@ -76,10 +79,12 @@ func Start(root string) (_ *Watch, err error) {
 // paths relative to the root and without symbolic links. Files without a name
 // in the tree are left out: deleted ones, and those on other mounts.
 func (w *Watch) Stop() ([]string, error) {
+	// Else a tree in which files are opened all the time would never come to an end.
+	unmark := unix.FanotifyMark(w.events, unix.FAN_MARK_FLUSH|w.kind, 0, unix.AT_FDCWD, "/")
 	w.stop.Close()
 	err := <-w.done
 	w.close()
-	return w.order, err
+	return w.order, errors.Join(err, os.NewSyscallError("fanotify_mark", unmark))
 }
 
 func (w *Watch) close() {

@@ -5,7 +5,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
@@ -19,14 +22,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(mounttest.Guard(m)) }
 
 func touch(t *testing.T, name string) {
 	t.Helper()
-	f, err := os.Open(name)
+	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0) // a pipe has no writer
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.Close()
 }
 
-// tree has a program, files, a link and a directory.
+// tree has a program, files, a link, a pipe and a directory.
 func tree(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -45,6 +48,9 @@ func tree(t *testing.T) string {
 	if err := os.Symlink("d/b", filepath.Join(dir, "link")); err != nil {
 		t.Fatal(err)
 	}
+	if err := unix.Mkfifo(filepath.Join(dir, "fifo"), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	return dir
 }
 
@@ -59,6 +65,7 @@ func TestWatch(t *testing.T) {
 			}
 			touch(t, filepath.Join(dir, "link"))
 			touch(t, filepath.Join(dir, "d")) // no regular file
+			touch(t, filepath.Join(dir, "fifo"))
 			if out, err := exec.CommandContext(t.Context(), filepath.Join(dir, "d/busybox"), "cat", filepath.Join(dir, "a")).CombinedOutput(); err != nil || string(out) != "A" {
 				t.Fatalf("%s, %v", out, err)
 			}
@@ -96,4 +103,55 @@ func TestWatch(t *testing.T) {
 		w.Stop()
 		t.Error("a tree that is not there can be watched")
 	}
+}
+
+// TestStopEnds: also while files are opened faster than the watch looks at them.
+func TestStopEnds(t *testing.T) {
+	dir := tree(t)
+	names := make([]string, 10_000)
+	for i := range names {
+		names[i] = filepath.Join(dir, "d", strconv.Itoa(i))
+		if err := os.WriteFile(names[i], nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w, err := opens.Start(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var opening sync.WaitGroup
+	end, begun := make(chan struct{}), make(chan struct{})
+	for i := range 4 {
+		opening.Go(func() {
+			for j := i; ; j++ {
+				if f, err := os.Open(names[j%len(names)]); err != nil {
+					t.Error(err)
+				} else {
+					f.Close()
+				}
+				select {
+				case begun <- struct{}{}:
+				case <-end:
+					return
+				default:
+				}
+			}
+		})
+	}
+	<-begun
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		if got, err := w.Stop(); err != nil || len(got) == 0 {
+			t.Errorf("opened were %q, %v", got, err)
+		}
+	}()
+	select {
+	case <-stopped:
+	case <-time.After(time.Minute):
+		t.Error("the watch does not end")
+	}
+	close(end)
+	opening.Wait()
+	<-stopped
 }
