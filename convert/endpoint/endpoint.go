@@ -93,8 +93,8 @@ func CheckTarget(n Name) error {
 	case Layout:
 		err = checkLayout(n.Path)
 	case Archive:
-		if err = checkArchive(n.Path); err == nil {
-			err = CheckReplace(n.Path)
+		if err = CheckReplace(n.Path); err == nil {
+			err = checkArchive(n.Path)
 		}
 	}
 	if err != nil {
@@ -103,28 +103,20 @@ func CheckTarget(n Name) error {
 	return nil
 }
 
-// checkArchive refuses to put an archive in the place of anything but an
-// archive: a device, or a file that happens to have the name of an image.
+// checkArchive refuses to put an archive in the place of a file that is none, but
+// happens to have the name of an image.
 func checkArchive(path string) error {
-	if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
-		return errors.New("directory does not exist")
-	}
-	info, err := os.Stat(path)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return nil
-	case err != nil:
-		return err
-	case !info.Mode().IsRegular():
-		return errInTheWay
-	case info.Size() == 0:
-		return nil
-	}
 	f, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err != nil || info.Size() == 0 {
+		return err
+	}
 	const at = 257 // of the magic in a tar header
 	magic := make([]byte, len("ustar"))
 	if _, err := f.ReadAt(magic, at); err != nil || string(magic) != "ustar" {

@@ -7,13 +7,16 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
-	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 )
 
 // maxLinks is how many symbolic links lead to a file at most, as in the kernel.
 const maxLinks = 40
+
+// tempPrefix begins the names of temporary files.
+const tempPrefix = ".faasnet-"
 
 // Replace gives the file at path, which need not be there, a new content: what
 // write writes, all at once, or nothing if it fails. A symbolic link is followed,
@@ -44,11 +47,11 @@ func Replace(path string, write func(io.Writer) error) (err error) {
 }
 
 // CheckReplace says what would keep Replace from writing to path, as far as that
-// shows beforehand. The error matches errdefs.ErrInvalidArgument and names path.
+// shows beforehand. Errors name path.
 func CheckReplace(path string) error {
 	f, _, err := beside(path)
 	if err != nil {
-		return fmt.Errorf("%w: %w", named(path, err), errdefs.ErrInvalidArgument)
+		return named(path, err)
 	}
 	defer os.Remove(f.Name())
 	return f.Close()
@@ -73,7 +76,7 @@ func beside(path string) (f *os.File, target string, err error) {
 	if now, err := os.Lstat(target); old != nil && (err != nil || !os.SameFile(old, now)) {
 		return nil, "", errInTheWay
 	}
-	f, err = os.OpenFile(filepath.Join(filepath.Dir(target), ".faasnet-"+rand.Text()), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err = os.OpenFile(filepath.Join(filepath.Dir(target), tempPrefix+rand.Text()), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, "", err
 	}
@@ -128,15 +131,18 @@ func follow(path string) (string, error) {
 
 var errInTheWay = errors.New("is in the way and no regular file")
 
-// named says err of path instead of the file that the error names.
+// named says err of path instead of the temporary file. What an error says of
+// other files, such as one that was to be copied, stays.
 func named(path string, err error) error {
 	var of *os.PathError
 	var between *os.LinkError
 	switch {
-	case errors.As(err, &of):
+	case errors.As(err, &of) && (of.Path == path || isTemp(of.Path)):
 		err = of.Err
-	case errors.As(err, &between):
+	case errors.As(err, &between) && isTemp(between.Old):
 		err = between.Err
 	}
 	return fmt.Errorf("%s: %w", path, err)
 }
+
+func isTemp(path string) bool { return strings.HasPrefix(filepath.Base(path), tempPrefix) }

@@ -2,6 +2,7 @@ package endpoint_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -68,6 +69,20 @@ func TestReplace(t *testing.T) {
 	if b, _ := os.ReadFile(file); !errors.Is(err, unix.EIO) || !strings.HasPrefix(err.Error(), file+": ") || string(b) != "new" {
 		t.Errorf("error is %v, the file has %q", err, b)
 	}
+	// What cannot be read is not what cannot be written.
+	source := filepath.Join(dir, "source")
+	err = endpoint.Replace(file, func(io.Writer) error { return &os.PathError{Op: "read", Path: source, Err: unix.EIO} })
+	if err == nil || !strings.HasPrefix(err.Error(), file+": ") || !strings.Contains(err.Error(), source) {
+		t.Errorf("error is %v, want one that names %s", err, source)
+	}
+	full := endpoint.Replace(file, func(w io.Writer) error {
+		w.(*os.File).Close()
+		_, err := w.Write([]byte("x"))
+		return fmt.Errorf("copy: %w", err)
+	})
+	if full == nil || strings.Contains(full.Error(), ".faasnet-") {
+		t.Errorf("error is %v, want none that names a temporary file", full)
+	}
 	if entries, _ := os.ReadDir(filepath.Join(dir, "d")); len(entries) != 1 {
 		t.Errorf("files are %v", entries)
 	}
@@ -112,7 +127,7 @@ func TestReplaceRefuses(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), why) || !strings.HasPrefix(err.Error(), path+": ") {
 			t.Errorf("%s: error is %v, want %q", name, err, why)
 		}
-		if err := endpoint.CheckReplace(path); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), why) {
+		if err := endpoint.CheckReplace(path); err == nil || !strings.Contains(err.Error(), why) || !strings.HasPrefix(err.Error(), path+": ") {
 			t.Errorf("%s: beforehand the error is %v, want %q", name, err, why)
 		}
 	}
@@ -166,7 +181,9 @@ func TestPutKeepsLinks(t *testing.T) {
 	if err := errors.Join(os.Remove(index), unix.Mkfifo(index, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if err := endpoint.CheckTarget(layout); !errdefs.IsInvalidArgument(err) {
-		t.Errorf("a layout whose list is a pipe: %v", err)
+	for _, n := range []endpoint.Name{layout, {Kind: endpoint.Archive, Path: index}} {
+		if err := endpoint.CheckTarget(n); !errdefs.IsInvalidArgument(err) || strings.Count(err.Error(), "invalid argument") != 1 {
+			t.Errorf("where a pipe is in the way: %v", err)
+		}
 	}
 }
