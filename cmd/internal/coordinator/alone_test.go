@@ -36,11 +36,11 @@ func serveAlone() {
 	}
 	s := grpc.NewServer(ServerOptions()...)
 	c.RegisterMembership(s)
+	answers := &observed{Histogram: c.metrics.answer}
+	c.metrics.answer = answers
 	go s.Serve(l)
 	go c.Run(context.Background())
 	fmt.Println(l.Addr())
-	answers := &observed{Histogram: c.metrics.answer}
-	c.metrics.answer = answers
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		took := answers.take()
 		fmt.Println(quantile(took, 50).Seconds(), quantile(took, 99).Seconds())

@@ -100,6 +100,12 @@ func TestDeathsDoNotWait(t *testing.T) {
 		}
 		g := f.c.groves[Key{DefaultTenant, image}]
 		below := g.tree.Downstream("vm0", 0)
+		if len(below) == 0 {
+			t.Fatal("nobody reads from vm0")
+		}
+		for _, l := range vms { // what those who joined first were told at once
+			l.hears(f.c)
+		}
 		f.c.lost(vms[0].session)
 		for _, l := range vms[1:] {
 			l.hears(f.c)
