@@ -98,8 +98,10 @@ func ignoreMissing(err error) error {
 func (r *burstVM) times(s *start) {
 	r.VM, r.Pull, r.Create, r.Ready = s.vm.Name(), s.pulledAfter.Seconds(), s.mountedAfter.Seconds(), s.readyAfter.Seconds()
 	select {
-	case at := <-s.created:
-		r.Create = at.Sub(s.begin).Seconds()
+	case at, made := <-s.created:
+		if made {
+			r.Create = at.Sub(s.begin).Seconds()
+		}
 	default:
 	}
 	if s.err != nil {

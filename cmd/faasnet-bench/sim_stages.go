@@ -87,7 +87,10 @@ func (s *site) stages(ctx context.Context, name, tag string) (t stages, err erro
 	}
 	made := make(chan error, 1)
 	go func() {
-		<-created
+		if _, ok := <-created; !ok {
+			made <- errors.New("nobody has told when the container was made")
+			return
+		}
 		made <- m.take(&t, 1)
 	}()
 	var figures error

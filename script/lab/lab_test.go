@@ -84,16 +84,50 @@ func TestPullAndRun(t *testing.T) {
 			if err := c.Run(t.Context(), "overlayfs", ref, func(string) bool { return false }); err == nil {
 				t.Error("a function that is never ready is no error")
 			}
+			// The line of its last moment may be lost: its end tells.
+			lines := 0
+			if err := c.Run(t.Context(), "overlayfs", ref, func(line string) bool { lines++; return lines > 1 && line == Ready }); err != nil || lines != 2 {
+				t.Errorf("a function whose line was lost: %v, %d lines", err, lines)
+			}
 			if out := try[string](t)(c.Exec(t.Context(), "overlayfs", ref, "/bin/sh", "-c", "echo hello")); out != "hello\n" {
 				t.Errorf("printed %q", out)
 			}
 			if _, err := c.Exec(t.Context(), "overlayfs", ref, "/bin/false"); err == nil {
 				t.Error("exit status 1 is no error")
 			}
+			created, release, err := c.Created(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer release()
+			begin := time.Now()
+			try[string](t)(c.Exec(t.Context(), "overlayfs", ref, "/bin/true"))
+			if at, ok := <-created; !ok || at.Before(begin) || at.After(time.Now()) {
+				t.Errorf("a container was made at %v, %v", at, ok)
+			}
+			if _, ok := <-created; ok {
+				t.Error("told twice of one container")
+			}
 			if cpu := try[time.Duration](t)(h.CPU()); cpu <= 0 {
 				t.Errorf("CPU time is %v", cpu)
 			}
 		})
+	}
+}
+
+// Who waits for a container waits no longer when nobody will tell it.
+func TestCreatedEnds(t *testing.T) {
+	l := newLab(t)
+	c := try[*Containerd](t)(try[*Host](t)(l.Host("vm", nil)).Containerd(t.Context(), Current, "", nil))
+	ctx, cancel := context.WithCancel(t.Context())
+	created, release, err := c.Created(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	cancel()
+	if at, ok := <-created; ok {
+		t.Errorf("a container was made at %v", at)
 	}
 }
 

@@ -13,14 +13,7 @@ import (
 
 // Mounts lists the mount points below dir, dir included, in the order in which
 // they were mounted.
-func Mounts(dir string) ([]string, error) {
-	infos, err := mountinfo.GetMounts(mountinfo.PrefixFilter(dir))
-	var points []string
-	for _, i := range infos {
-		points = append(points, i.Mountpoint)
-	}
-	return points, err
-}
+func Mounts(dir string) ([]string, error) { return MountsOf(dir, "") }
 
 // MountsOf are those of Mounts whose type of file system begins so: "fuse" is
 // that of fuse.anything, too.
