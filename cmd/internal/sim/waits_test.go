@@ -44,7 +44,6 @@ type vmBlock struct {
 
 func (l *waits) attach(w *world) {
 	l.w, l.stopped = w, make(chan struct{})
-	go l.look()
 	l.begun, l.now, l.spent = map[vmBlock]bool{}, map[*container]block.Ref{}, map[string]map[string]time.Duration{}
 	w.o.hooks.comes = func(v *vm, ref block.Ref) {
 		l.mu.Lock()
@@ -63,6 +62,7 @@ func (l *waits) attach(w *world) {
 			delete(l.now, c)
 		}
 	}
+	go l.look()
 }
 
 // stop ends look.

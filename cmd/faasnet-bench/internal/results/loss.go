@@ -4,6 +4,7 @@ import (
 	"cmp"
 	_ "embed"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 )
@@ -148,7 +149,7 @@ func (b Bursts) compare(mine, rival Row, note string) (all []loss) {
 			continue
 		}
 		all = append(all, loss{
-			key: strings.TrimSuffix(m.key+"/"+rival.Str("system")+"/"+strings.TrimPrefix(note, ", "), "/"), where: fmt.Sprintf("image %s, %s, %s%s", b.Image, rate(b.Rate), vms(rival.Int("vms")), note), what: m.what + ", " + rival.Str("system"),
+			key: path.Join(m.key, rival.Str("system"), strings.TrimPrefix(note, ", ")), where: fmt.Sprintf("image %s, %s, %s%s", b.Image, rate(b.Rate), vms(rival.Int("vms")), note), what: m.what + ", " + rival.Str("system"),
 			ours: fmt.Sprintf(m.format, x/m.unit), other: fmt.Sprintf(m.format, y/m.unit), ratio: x / y,
 		})
 	}
