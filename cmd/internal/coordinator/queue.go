@@ -48,7 +48,7 @@ func (c *Coordinator) tellLater(s *seat) {
 	q, now := &c.queue, time.Now()
 	switch {
 	case s == nil || !s.placed():
-	case !s.answered || !q.burst(now):
+	case !q.burst(now):
 		c.tell(s)
 	case s.session.later(s.grove.key.Function):
 		q.held = append(q.held, held{s.session, now})

@@ -14,7 +14,6 @@ type listener struct {
 	*session
 	told int
 	last *treepb.Assignment
-	at   time.Time // of the last one
 }
 
 func (f *fleet) listen(name string) *listener {
@@ -33,7 +32,7 @@ func (l *listener) hears(c *Coordinator) {
 		case <-l.wake:
 			news, _ := c.news(l.session)
 			for _, m := range news {
-				l.told, l.last, l.at = l.told+1, m.GetAssignment(), time.Now()
+				l.told, l.last = l.told+1, m.GetAssignment()
 			}
 		default:
 			return
@@ -81,6 +80,54 @@ func TestBurstHearsFirstPlacesFirst(t *testing.T) {
 			if !knows(l.last, g, l.vm) {
 				t.Errorf("%s does not know its place", l.vm)
 			}
+		}
+	})
+}
+
+// TestLongBurstsHoldNobodyLong has VMs join, and some leave, so that the burst is
+// never over. Nobody may have an old place for longer than holdTime, and who hears
+// that another one leaves hears it later, too.
+func TestLongBurstsHoldNobodyLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, Options{Heartbeat: time.Hour})
+		join := &treepb.FromVM{Message: &treepb.FromVM_Join{Join: &treepb.Join{Function: image}}}
+		leave := &treepb.FromVM{Message: &treepb.FromVM_Leave{Leave: &treepb.Leave{Function: image}}}
+		var vms []*listener
+		all := func() (told int) {
+			for _, l := range vms {
+				l.hears(f.c)
+				told += l.told
+			}
+			return told
+		}
+		stale := map[*listener]time.Time{} // since when its place is an old one
+		for i := range 200 {
+			l := f.listen(fmt.Sprint("vm", i))
+			vms = append(vms, l)
+			f.c.hear(t.Context(), l.session, join)
+			before := all()
+			if i > 2*burstJoins && i%10 == 0 {
+				gone := vms[0]
+				f.c.hear(t.Context(), gone.session, leave)
+				delete(stale, gone)
+				if vms = vms[1:]; all() != before-gone.told {
+					t.Errorf("others were told at once that %s leaves", gone.vm)
+				}
+			}
+			g := f.c.groves[Key{DefaultTenant, image}]
+			for _, l := range vms {
+				since, old := stale[l]
+				switch {
+				case knows(l.last, g, l.vm):
+					delete(stale, l)
+				case !old:
+					stale[l] = time.Now()
+				case time.Since(since) > holdTime:
+					t.Fatalf("%s has not heard of its place for %v", l.vm, time.Since(since))
+				}
+			}
+			time.Sleep(time.Millisecond)
+			synctest.Wait()
 		}
 	})
 }
