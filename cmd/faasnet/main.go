@@ -1,6 +1,7 @@
 // Command faasnet converts container images to the format that VMs mount
-// lazily, looks into converted images, verifies them, and pulls them with
-// versions of containerd that do not hand the image's name to a snapshotter.
+// lazily, looks into converted images, verifies them, records what images open
+// when they start, and pulls converted ones with versions of containerd that do
+// not hand the image's name to a snapshotter.
 package main
 
 import (
@@ -10,6 +11,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/containerd/log"
@@ -59,12 +61,17 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "faasnet: %v\n", stopped)
 		return 128 + int(stopped.signal)
 	}
-	fmt.Fprintf(stderr, "faasnet: %v\n", err)
+	fmt.Fprintf(stderr, "faasnet: %s\n", oneLine(err))
 	var usage usageError
 	if errors.As(err, &usage) {
 		return exitUsage
 	}
 	return exitError
+}
+
+// oneLine is the text of an error, which may be of several, in one line.
+func oneLine(err error) string {
+	return strings.Join(strings.FieldsFunc(err.Error(), func(c rune) bool { return c == '\n' }), "; ")
 }
 
 // interrupted is why the context of a command ended.

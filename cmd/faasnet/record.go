@@ -44,7 +44,7 @@ files may look more used then than they are.`,
 			&cli.BoolFlag{Name: "net-host", Usage: "run in the network of this machine; the default is one without interfaces"},
 			&cli.BoolFlag{Name: "keep-readahead", Usage: "do not lower the readahead of the disks that have the image"},
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "do not show what the container prints"},
-			&cli.StringFlag{Name: "runtime-dir", Usage: "`DIR` for the mounted image and for what the readahead was", Value: "/run/faasnet", EnvVars: []string{"FAASNET_RUNTIME_DIR"}},
+			&cli.StringFlag{Name: "runtime-dir", Usage: "`DIR` for the mounted image and for what the readahead was; one recording at a time uses it", Value: "/run/faasnet", EnvVars: []string{"FAASNET_RUNTIME_DIR"}},
 		}, containerdFlags()...),
 		Action: func(c *cli.Context) error {
 			if err := checkRecord(c); err != nil {
@@ -104,7 +104,7 @@ func runRecord(c *cli.Context) error {
 	record, err := r.record(namespaces.WithNamespace(c.Context, c.String("namespace")), ns[0].Ref)
 	if err := r.failed(err); err != nil {
 		if c.Context.Err() != nil && len(r.left) > 0 { // the error is not shown
-			fmt.Fprintf(c.App.ErrWriter, "faasnet: warning: %v\n", err)
+			fmt.Fprintf(c.App.ErrWriter, "faasnet: warning: %s\n", oneLine(err))
 		}
 		return fmt.Errorf("record %s: %w", ns[0].Ref, err)
 	}
@@ -123,17 +123,13 @@ func runRecord(c *cli.Context) error {
 	return err
 }
 
-// failed is the error of a recording that ended with err, in one line, with what
-// is left of it.
+// failed is the error of a recording that ended with err, with what is left of it.
 func (r *recording) failed(err error) error {
 	if err == nil {
 		err = r.untidy
 	}
-	if err == nil {
-		return nil
-	}
 	if len(r.left) > 0 {
 		err = fmt.Errorf("%w; left are %s: the next faasnet record in this namespace removes them", err, strings.Join(r.left, ", "))
 	}
-	return line{err}
+	return err
 }

@@ -29,6 +29,11 @@ func (r *recording) record(ctx context.Context, ref string) (_ start.Record, err
 	if r.image, err = r.client.GetImage(ctx, ref); err != nil {
 		return nil, err
 	}
+	next, err := r.alone(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer next()
 	r.sweep(ctx)
 	if err := r.unpack(ctx); err != nil {
 		return nil, fmt.Errorf("unpack: %w", err)

@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	containerd "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/containerd/v2/core/mount"
 	"github.com/containerd/containerd/v2/pkg/cio"
 	"github.com/containerd/errdefs"
-	"golang.org/x/sys/unix"
 )
 
 // sweep removes what recordings have left whose process was killed: containers
@@ -24,7 +22,7 @@ func (r *recording) sweep(ctx context.Context) {
 		if err == nil {
 			fmt.Fprintf(r.stderr, "faasnet: removed %s, which a recording that was killed has left\n", what)
 		} else {
-			fmt.Fprintf(r.stderr, "faasnet: warning: %s, which a recording that was killed has left, cannot be removed: %v\n", what, line{err})
+			fmt.Fprintf(r.stderr, "faasnet: warning: %s, which a recording that was killed has left, cannot be removed: %s\n", what, oneLine(err))
 		}
 	}
 	containers, err := r.client.Containers(ctx)
@@ -61,25 +59,15 @@ func removeContainer(ctx context.Context, c containerd.Container) error {
 	return c.Delete(ctx, containerd.WithSnapshotCleanup)
 }
 
-// sweepRuntime does so for the runtime directory, one process at a time.
+// sweepRuntime does so for the runtime directory.
 func (r *recording) sweepRuntime(warn func(what string, err error)) {
-	dir, err := os.Open(r.runtime)
-	if os.IsNotExist(err) {
-		return
-	}
-	if err != nil {
-		warn(r.runtime, err)
-		return
-	}
-	defer dir.Close()
-	_ = unix.Flock(int(dir.Fd()), unix.LOCK_EX) // a file system without locks has none
-	names, err := dir.Readdirnames(-1)
+	entries, err := os.ReadDir(r.runtime)
 	if err != nil {
 		warn(r.runtime, err)
 	}
-	for _, name := range names {
-		if isOrphan(name) {
-			d := runtimeDir(filepath.Join(r.runtime, name))
+	for _, e := range entries {
+		if isOrphan(e.Name()) {
+			d := runtimeDir(filepath.Join(r.runtime, e.Name()))
 			warn(string(d), errors.Join(restoreReadahead("/sys", d.readahead()), d.remove()))
 		}
 	}
@@ -93,31 +81,23 @@ func (d runtimeDir) readahead() string { return filepath.Join(string(d), "readah
 func (d runtimeDir) root() string      { return filepath.Join(string(d), "root") }
 
 func (d runtimeDir) create() error {
-	if err := os.MkdirAll(filepath.Dir(string(d)), 0o755); err != nil {
-		return err
-	}
 	if err := os.Mkdir(string(d), 0o700); err != nil {
 		return err
 	}
 	return os.Mkdir(d.root(), 0o700)
 }
 
-// remove unmounts the image and removes the directory: nothing below a mount,
-// and not if the readahead could not be restored, which removes its file.
+// remove unmounts the image and removes the directory, if it is there: nothing
+// below a mount, and not if the readahead could not be restored, which removes its
+// file.
 func (d runtimeDir) remove() error {
 	if err := mount.UnmountAll(d.root(), 0); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("unmount %s: %w", d.root(), err)
 	}
-	if err := os.Remove(d.root()); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
+	for _, name := range []string{d.root(), string(d)} {
+		if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
 	}
-	return os.Remove(string(d))
+	return nil
 }
-
-// line is an error whose text is one line.
-type line struct{ error }
-
-func (l line) Error() string {
-	return strings.Join(strings.FieldsFunc(l.error.Error(), func(c rune) bool { return c == '\n' }), "; ")
-}
-func (l line) Unwrap() error { return l.error }

@@ -56,6 +56,12 @@ func TestIsOrphan(t *testing.T) {
 	is(other.name("run"), true)
 }
 
+func TestRuntimeDirThatIsNotThere(t *testing.T) {
+	if err := runtimeDir(filepath.Join(t.TempDir(), "none")).remove(); err != nil {
+		t.Errorf("it is called left: %v", err)
+	}
+}
+
 // startRecording starts a process that records a container which serves, and
 // returns when it does.
 func startRecording(t *testing.T, address, image, file string) (*exec.Cmd, *strings.Builder) {

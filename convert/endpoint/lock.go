@@ -26,7 +26,7 @@ func (d layoutDir) lock(ctx context.Context, undo *undoList) (unlock func(), err
 		if err != nil {
 			return nil, err
 		}
-		if err := flock(ctx, f); err != nil {
+		if err := Lock(ctx, f, func() {}); err != nil {
 			f.Close()
 			return nil, err
 		}
@@ -37,12 +37,16 @@ func (d layoutDir) lock(ctx context.Context, undo *undoList) (unlock func(), err
 	}
 }
 
-func flock(ctx context.Context, f *os.File) error {
-	for {
+// Lock waits until no other process has a lock on f, and locks it until f is
+// closed or this process ends. blocked is called once if it has to wait. The error
+// is why ctx has ended. File systems that know no locks have none.
+func Lock(ctx context.Context, f *os.File, blocked func()) error {
+	for ; ; blocked = func() {} {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			return nil // locked, or a file system without locks
+			return nil
 		}
+		blocked()
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
