@@ -67,7 +67,7 @@ func (r *recording) run(ctx context.Context) ([]string, error) {
 	found := newFinder(r.until)
 	out := io.Discard
 	if !r.quiet {
-		out = &locked{w: r.stderr}
+		out = &shown{w: r.stderr}
 	}
 	task, err := c.NewTask(whole, cio.NewCreator(cio.WithStreams(nil, io.MultiWriter(found.stream(), out), io.MultiWriter(found.stream(), out))))
 	if err != nil {
