@@ -114,6 +114,10 @@ func TestTooSlowIsMeasuredOnce(t *testing.T) {
 	if tooSlow(rows, burstPlan{System: "overlayfs", VMs: 3}) {
 		t.Error("with other VMs nothing was measured")
 	}
+	rows = []burstRow{compared("faasnet-notree", 0, 20, 1, 1), recordedRow(compared("faasnet-notree", 0, 2, 1, 1))}
+	if !tooSlow(rows, rows[0].burstPlan) || tooSlow(rows, rows[1].burstPlan) {
+		t.Error("a plain row stands for a recorded one")
+	}
 }
 
 // What a file holds is not measured again, and what was too slow in it neither.

@@ -82,6 +82,32 @@ func TestRecordedRowsStayApart(t *testing.T) {
 	}
 }
 
+func TestFiguresOfRecordedImages(t *testing.T) {
+	var rows15 []figure15Row
+	var rows18 []figure18Row
+	for _, recorded := range []bool{false, true} {
+		for rep, ready := range []float64{4, 6} {
+			if recorded {
+				ready /= 2
+			}
+			rows15 = append(rows15, figure15Row{System: "faasnet", Recorded: recorded, Rep: rep, VM: "a", Ready: ready}, figure15Row{System: "faasnet", Recorded: recorded, Rep: rep, VM: "b", Ready: ready + 1})
+			rows18 = append(rows18, figure18Row{System: "faasnet", Recorded: recorded, VMs: 2, Rep: rep, Ready: ready}, figure18Row{System: "faasnet", Recorded: recorded, VMs: 1, Rep: rep, Ready: 3 * ready})
+		}
+	}
+	if s := sum15(rows15); len(s) != 2+len(paper15) || s[0].Recorded || s[0].First != 5 || !s[1].Recorded || s[1].First != 2.5 || s[1].Last != 3.5 || s[1].Span != 1 {
+		t.Errorf("figure 15: %+v", s)
+	}
+	s := sum18(rows18)
+	if len(s) != 4+len(paper18) {
+		t.Fatalf("figure 18: %+v", s)
+	}
+	for i, want := range []figure18Sum{{VMs: 2, ReadyMedian: 5, OverMost: 1}, {VMs: 1, ReadyMedian: 15, OverMost: 3}, {Recorded: true, VMs: 2, ReadyMedian: 2.5, OverMost: 1}, {Recorded: true, VMs: 1, ReadyMedian: 7.5, OverMost: 3}} {
+		if got := s[i]; got.System != "faasnet" || got.Recorded != want.Recorded || got.VMs != want.VMs || got.ReadyMedian != want.ReadyMedian || got.OverMost != want.OverMost {
+			t.Errorf("figure 18: got %+v, want %+v", got, want)
+		}
+	}
+}
+
 func TestFigure20OfRecordedImages(t *testing.T) {
 	row := func(block int, recorded bool, bytes int64) figure20Row {
 		return figure20Row{System: "faasnet-notree", Recorded: recorded, Image: "b", Block: block, RegistryBytes: bytes, Read: 1, Fetched: 1}
@@ -92,6 +118,14 @@ func TestFigure20OfRecordedImages(t *testing.T) {
 		if sums[i].OfPull != want || sums[i].Recorded != (i == 2 || i == 4) {
 			t.Errorf("%d: got %+v, want %v", i, sums[i], want)
 		}
+	}
+}
+
+// What failed or was struck says nothing of how lazy a system is.
+func TestOnlyStartsTellOfFullPulls(t *testing.T) {
+	r := burstRow{ImageBytes: 100, Struck: "struck", PerVM: []burstVM{{VM: "failed", Error: "no route"}, {VM: "struck"}, {VM: "started", FUSEMounts: 3}}}
+	if why := r.fallback(); why != "" {
+		t.Error(why)
 	}
 }
 

@@ -1,8 +1,12 @@
 package main
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/urfave/cli/v2"
 
 	"github.com/faasnet/faasnet/cmd/internal/sim"
 )
@@ -33,6 +37,53 @@ func TestBackToNormal(t *testing.T) {
 	}}
 	if r.judge(shape); r.Normal != 10 || r.Response != 9 {
 		t.Errorf("back to normal after %v s, longest response %v s", r.Normal, r.Response)
+	}
+}
+
+// A recorded conversion of a test image reads what was measured, and one of another
+// image as much less as that does.
+func TestRecordedImages(t *testing.T) {
+	f := function{Image: sim.Image{Layers: 7, Section: 1000, Blocks: 40, Block: 50}}
+	f.record([]stages{{bytes: [3]int64{0, 9, 2000}, blocks: 20}, {bytes: [3]int64{0, 9, 2000}, blocks: 20}})
+	if want := (sim.Image{Layers: 7, Section: 1000, Blocks: 20, Block: 50}); f.Recorded != want {
+		t.Errorf("measured %+v, want %+v", f.Recorded, want)
+	}
+	if got := recorded(reads(f.Image, "b"), f); got != f.Recorded {
+		t.Errorf("the image itself: %+v", got)
+	}
+	other := sim.Image{Layers: 29, Blocks: 200, Block: 512, Run: 4}
+	if got, want := recorded(other, f), (sim.Image{Layers: 29, Blocks: 100, Block: 512, Run: 4}); got != want {
+		t.Errorf("another one: %+v, want %+v", got, want)
+	}
+}
+
+// Only systems of ours have recorded conversions, and factors are between like ones.
+func TestRecordedSystems(t *testing.T) {
+	var got []string
+	var printed strings.Builder
+	app := &cli.App{Flags: simFlags(), Writer: &printed, Action: func(c *cli.Context) error {
+		ways, err := waysOf(c, []string{"faasnet", "faasnet-notree", "overlayfs"})
+		var rows []simRow
+		for i, y := range ways {
+			r := simRow{System: y.system, Stripes: 2, VMs: 8, Recorded: y.recorded, Median: float64(i + 1)}
+			got, rows = append(got, r.name()), append(rows, r)
+		}
+		printFactors(c, rows)
+		return err
+	}}
+	if err := app.Run([]string{"bench", "--recorded"}); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{sim.Tree, sim.Tree + ", recorded", sim.NoTree, sim.NoTree + ", recorded", sim.FullPull}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	const want = `8 VMs: faasnet-notree / faasnet = 3.0
+8 VMs: overlayfs / faasnet = 5.0
+8 VMs: faasnet-notree, recorded / faasnet, recorded = 2.0
+8 VMs: overlayfs / faasnet, recorded = 2.5
+`
+	if printed.String() != want {
+		t.Errorf("got\n%swant\n%s", printed.String(), want)
 	}
 }
 
