@@ -76,7 +76,8 @@ func (c *conn) doubt() {
 	}
 	c.doubted = true
 	c.r.metrics.quiet.Add(1)
-	c.work.Go(func() { c.r.report(c.vm, Quiet, c.lastHeard()) })
+	since := c.quietSince()
+	c.work.Go(func() { c.r.report(c.vm, Quiet, since) })
 }
 
 // listen looks for bytes that have come and are too few to wake the reader. The
@@ -91,12 +92,15 @@ func (c *conn) listen() {
 
 // quietFor returns for how long we have waited for a sign of life. The caller
 // holds mu.
-func (c *conn) quietFor() time.Duration {
-	last := c.lastHeard()
-	if c.since.After(last) {
-		last = c.since
+func (c *conn) quietFor() time.Duration { return time.Since(c.quietSince()) }
+
+// quietSince returns since when we wait, or waited last, for a sign of life. While
+// nothing is awaited silence says nothing. The caller holds mu.
+func (c *conn) quietSince() time.Time {
+	if last := c.lastHeard(); last.After(c.since) {
+		return last
 	}
-	return time.Since(last)
+	return c.since
 }
 
 // quiet reports whether the other side seems to have stopped: it has said nothing

@@ -23,3 +23,25 @@ func TestFollowerThatHasTheBlocksIsSentNone(t *testing.T) {
 		}
 	})
 }
+
+// A follower that does not say what it wants of what is announced, and is not heard
+// in any other way, does not hold blocks for ever.
+func TestFollowerThatIsSilentIsLeft(t *testing.T) {
+	inWorld(t, 2, func(w *world) {
+		t := w.t
+		a, b := w.start("a", 0), w.start("b", 0)
+		w.chain(a, b)
+		b.mustRead(0)
+		var made *conn
+		a.relay.mu.Lock()
+		for c := range a.relay.conns {
+			made = c
+		}
+		a.relay.mu.Unlock()
+		began := time.Now()
+		made.waitSeen(made.ctx, &sending{seen: make(chan struct{}, 1)})
+		if d := time.Since(began); made.ctx.Err() == nil || d != writeTimeout {
+			t.Errorf("after %v: %v", d, made.ctx.Err())
+		}
+	})
+}

@@ -70,7 +70,7 @@ func (c *conn) sweepLeases(more string) {
 // long as the block.
 func (c *conn) get(ctx context.Context, l *lease, ref block.Ref, dst []byte, flags uint8, arrived func(int)) error {
 	if c.pushing(ref) {
-		return fmt.Errorf("%s is sending %v already: %w", c.vm, ref, errdefs.ErrUnavailable)
+		return fmt.Errorf("%s is sending %v already: %w", c.vm, ref, errdefs.ErrAlreadyExists)
 	}
 	asked, path, hops := c.r.waits.ask(ref.Sum, idOf(c.vm))
 	defer c.r.waits.answered(ref.Sum, asked)

@@ -105,3 +105,34 @@ func TestWhoWaitsIsNotQuiet(t *testing.T) {
 		}
 	})
 }
+
+// What is concluded from silence began when we began to wait, not when something was
+// heard last: an idle connection says nothing.
+func TestSilenceBeginsWithTheWait(t *testing.T) {
+	inWorld(t, 2, func(w *world) {
+		t := w.t
+		var mu sync.Mutex
+		var since []time.Time
+		a, b := w.start("a", 0), w.start("b", 0, func(o *Options) {
+			o.Report = func(r Report) {
+				mu.Lock()
+				defer mu.Unlock()
+				since = append(since, r.Since)
+			}
+		})
+		w.chain(a, b)
+		b.mustRead(0)
+		b.place(Place{}) // nobody follows: nothing is awaited
+		time.Sleep(10 * DefaultSilence)
+		a.host.Freeze(true)
+		defer a.host.Freeze(false)
+		began := time.Now()
+		b.below(100, []*vm{a})
+		time.Sleep(2 * DefaultSilence)
+		mu.Lock()
+		defer mu.Unlock()
+		if len(since) == 0 || since[0].Before(began) {
+			t.Errorf("reported since %v, asked at %v", since, began)
+		}
+	})
+}

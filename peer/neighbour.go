@@ -252,7 +252,10 @@ func (r *Relay) lost(c *conn, err error) {
 	_ = n.failed() // it is logged here
 	r.metrics.silent.Add(1)
 	log.G(r.ctx).WithField("vm", c.vm).Warn("relay: a VM that we read from gives no sign of life")
-	r.report(c.vm, Silent, c.lastHeard())
+	c.mu.Lock()
+	since := c.quietSince()
+	c.mu.Unlock()
+	r.report(c.vm, Silent, since)
 }
 
 // lostConn reports whether c is not the connection to n.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/containerd/errdefs"
 
@@ -149,6 +150,19 @@ func (c *conn) seen(tag uint32) {
 	}
 }
 
+// waitSeen waits until the other side has had the chance to cancel a push. One that
+// reads nothing meanwhile loses the connection, as it does when data wait for it.
+func (c *conn) waitSeen(ctx context.Context, s *sending) {
+	unread := time.NewTimer(writeTimeout)
+	defer unread.Stop()
+	select {
+	case <-s.seen:
+	case <-unread.C:
+		c.close(fmt.Errorf("%s answers no PING for %v: %w", c.vm, writeTimeout, errdefs.ErrUnavailable))
+	case <-ctx.Done():
+	}
+}
+
 // sendPush announces a block together with its first piece: the other side waits
 // for it from then on. If it may not want it, it is announced alone.
 func (c *conn) sendPush(ctx context.Context, tag uint32, m push, tap block.Tap, s *sending, f *follower) {
@@ -162,10 +176,7 @@ func (c *conn) sendPush(ctx context.Context, tag uint32, m push, tap block.Tap, 
 		c.out.say(framePush, 0, tag, body)
 		t.before = nil
 		c.out.say(framePing, 0, tag, nil) // PONG comes behind a CANCEL
-		select {
-		case <-s.seen:
-		case <-ctx.Done():
-		}
+		c.waitSeen(ctx, s)
 	}
 	err := c.sendTap(ctx, &t, tap, func() {})
 	if ctx.Err() != nil {

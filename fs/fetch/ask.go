@@ -166,7 +166,8 @@ func (r *race) ended(a answer) bool {
 // goOn does what is to be done after a failure. A peer that gave up a block it had
 // begun to send looks for it elsewhere, or finds it bad: it is asked once more,
 // or all below it would turn to the origin. false means nothing: the block
-// cannot be had.
+// cannot be had. A peer that is sending the block already, unasked, tells nothing
+// new: whoever comes after it is asked when that is late still.
 func (r *race) goOn(ctx context.Context, a answer) bool {
 	r.errs = append(r.errs, a.err)
 	if a.from == fromOrigin && final(a.err) {
@@ -180,6 +181,8 @@ func (r *race) goOn(ctx context.Context, a answer) bool {
 	switch {
 	case a.push != nil && r.alone():
 		return false
+	case len(r.running) > 0 && errdefs.IsAlreadyExists(a.err):
+		r.late = time.After(r.f.peers.hedge())
 	case len(r.next) > 0 && r.pause == nil:
 		r.start(ctx)
 	case len(r.running) > 0 || r.pause != nil:

@@ -35,7 +35,8 @@ type Origin func(blob digest.Digest) block.Source
 // is also a Judge who was late.
 type Upstreams interface {
 	// Sources returns peers, best first. It is called once a flight, and for each
-	// block that a Layer.Rush comes to; it does not block.
+	// block that a Layer.Rush comes to; it does not block. One of them may answer
+	// errdefs.ErrAlreadyExists: it is sending the block unasked, see Offer.
 	Sources(ref block.Ref) []block.Source
 }
 

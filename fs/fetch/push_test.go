@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -152,4 +153,61 @@ func TestOfferThatStalls(t *testing.T) {
 		}
 		sink.End(errdefs.ErrAborted)
 	})
+}
+
+// A push that has begun to come and waits behind other blocks looks slow for a
+// moment. That its sender, asked for the block, says that it is sending it, is no
+// reason to ask the origin: that is asked if the push crawls on.
+func TestOfferThatIsSlowForAMoment(t *testing.T) {
+	for name, crawls := range map[string]bool{"for a moment": false, "for good": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				of := blocktest.NewLayer(1, blockSize, blockSize)
+				ref, frame := of.Ref(0), of.Frame(0)
+				origin, asked := blocktest.Count(of.Source()), false
+				sends := block.SourceFunc(func(_ context.Context, _ block.Ref, dst []byte) ([]byte, error) {
+					asked = true
+					return dst, errdefs.ErrAlreadyExists
+				})
+				f := newFetcher(t, newStore(t, store.Options{}), origin, Options{Upstreams: &peers{sources: []block.Source{sends}}})
+				sink, err := f.Offer(t.Context(), ref, &sender{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				read := make(chan error, 1)
+				go func() {
+					_, err := f.ReadBlock(t.Context(), ref, nil)
+					read <- err
+				}()
+				n := 0
+				arrive := func(more int) bool {
+					time.Sleep(50 * time.Millisecond)
+					n += copy(sink.Buffer()[n:], frame[n:n+more])
+					synctest.Wait()
+					return sink.Arrived(n)
+				}
+				for !asked {
+					arrive(10)
+				}
+				for range 10 { // its turn is to come; the sender lives
+					arrive(0)
+				}
+				want := 0
+				if crawls {
+					want = 1
+					for arrive(10) {
+					}
+				} else {
+					arrive(ref.Size - n)
+				}
+				sink.End(nil)
+				if err := <-read; err != nil {
+					t.Error(err)
+				}
+				if n := origin.Calls(); n != want {
+					t.Errorf("%d requests to the origin, want %d", n, want)
+				}
+			})
+		})
+	}
 }
