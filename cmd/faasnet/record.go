@@ -35,7 +35,8 @@ while the container runs the readahead of these disks is at most 128 KiB, for al
 machine. What it was is printed if that was more, and restored however the command ends. If it
 is killed (SIGKILL, or a second signal), the next faasnet record in the same namespace restores
 it and removes what the killed one has left. --keep-readahead leaves the readahead alone; large
-files may look more used then than they are.`,
+files may look more used then than they are. Recordings with one --runtime-dir run one after
+the other; waiting for another one does not count towards --timeout.`,
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "out", Aliases: []string{"o"}, Usage: "write the record to `FILE`, which is needed; -: to standard output"},
 			&cli.StringFlag{Name: "snapshotter", Usage: "`NAME` of the snapshotter to run with", Value: "overlayfs", EnvVars: []string{"CONTAINERD_SNAPSHOTTER"}},
