@@ -21,6 +21,7 @@ const (
 	keyMetaRange   = prefix + "meta.range"
 	keyImageDigest = prefix + "image.digest"
 	keyImageRange  = prefix + "image.range"
+	keyAbove       = prefix + "above"
 )
 
 // LabelStart is the key, with the value "true", of a start layer: copies of the
@@ -36,6 +37,7 @@ type Info struct {
 	Meta    block.Ref
 	Image   *block.Ref // nil except for the index layer of an image
 	Start   bool       // whether it is a start layer, see LabelStart
+	Above   *Above     // nil for an index layer, and for a layer of an image without one
 }
 
 // Annotations returns the annotations that FromLabels reads back.
@@ -53,6 +55,9 @@ func (i Info) Annotations() map[string]string {
 	}
 	if i.Start {
 		m[LabelStart] = "true"
+	}
+	if i.Above != nil {
+		m[keyAbove] = i.Above.String()
 	}
 	return m
 }

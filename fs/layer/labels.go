@@ -31,21 +31,22 @@ func FromLabels(l map[string]string) (Info, error) {
 	if version != strconv.Itoa(Version) {
 		return Info{}, invalid(keyVersion, version, fmt.Sprintf("this reader knows %d", Version))
 	}
-	i := Info{Version: Version, Start: l[LabelStart] == "true"}
-	if _, err := parseSum(l[keyDigest]); err != nil {
-		return Info{}, invalid(keyDigest, l[keyDigest], err.Error())
+	i, err := blobOf(l[keyDigest], l[keySize])
+	if err != nil {
+		return Info{}, err
 	}
-	i.Digest = digest.Digest(l[keyDigest])
-	var err error
-	if i.Size, err = parseNumber(l[keySize]); err != nil || i.Size == 0 {
-		return Info{}, invalid(keySize, l[keySize], "want a positive decimal number")
-	}
+	i.Version, i.Start = Version, l[LabelStart] == "true"
 	if i.Meta, err = i.section(l, keyMetaDigest, keyMetaRange); err != nil {
 		return Info{}, err
 	}
 	_, withDigest := l[keyImageDigest]
 	_, withRange := l[keyImageRange]
 	if !withDigest && !withRange {
+		if above, found := l[keyAbove]; found {
+			if i.Above, err = parseAbove(above); err != nil {
+				return Info{}, err
+			}
+		}
 		return i, nil
 	}
 	image, err := i.section(l, keyImageDigest, keyImageRange)
@@ -56,6 +57,18 @@ func FromLabels(l map[string]string) (Info, error) {
 		return Info{}, invalid(keyImageRange, l[keyImageRange], "begins before the metadata section ends")
 	}
 	i.Image = &image
+	return i, nil
+}
+
+// blobOf reads what is said of a layer's blob.
+func blobOf(sum, size string) (i Info, err error) {
+	if _, err := parseSum(sum); err != nil {
+		return i, invalid(keyDigest, sum, err.Error())
+	}
+	i.Digest = digest.Digest(sum)
+	if i.Size, err = parseNumber(size); err != nil || i.Size == 0 {
+		return i, invalid(keySize, size, "want a positive decimal number")
+	}
 	return i, nil
 }
 

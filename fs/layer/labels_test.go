@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/containerd/errdefs"
+	"github.com/opencontainers/go-digest"
 
 	"github.com/faasnet/faasnet/fs/block"
 )
@@ -65,6 +66,72 @@ func TestStartLayer(t *testing.T) {
 		}
 		if want && !maps.Equal(got.Annotations(), l) {
 			t.Errorf("annotations are %v", got.Annotations())
+		}
+	}
+}
+
+// belowLabels are the annotations of a layer that lies below that of goodLabels.
+func belowLabels(above string) map[string]string {
+	l := goodLabels()
+	delete(l, keyImageDigest)
+	delete(l, keyImageRange)
+	l["containerd.io/snapshot/faasnet/above"] = above
+	return l
+}
+
+func TestAbove(t *testing.T) {
+	index, err := FromLabels(goodLabels())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const value = sumA + "/1000/" + sumC + "/109-891"
+	for _, start := range []digest.Digest{"", sumB} {
+		l := belowLabels(value)
+		if start != "" {
+			l = belowLabels(value + "/" + sumB)
+		}
+		got, err := FromLabels(l)
+		if want := AboveOf(index, start); err != nil || got.Above == nil || *got.Above != want {
+			t.Errorf("got %+v, %v, want %+v", got.Above, err, want)
+		}
+		if !maps.Equal(got.Annotations(), l) {
+			t.Errorf("annotations are %v", got.Annotations())
+		}
+		WithAbove(l, nil)
+		if got, err := FromLabels(l); err != nil || got.Above != nil {
+			t.Errorf("taken out: %+v, %v", got.Above, err)
+		}
+		WithAbove(l, &Above{index.Digest, index.Size, *index.Image, start})
+		if !maps.Equal(got.Annotations(), l) {
+			t.Errorf("put in: %v", l)
+		}
+	}
+	l := goodLabels()
+	l[keyAbove] = "whatever"
+	if got, err := FromLabels(l); err != nil || got.Above != nil {
+		t.Errorf("an index layer has nothing above it: %+v, %v", got.Above, err)
+	}
+}
+
+func TestSE06_HostileAbove(t *testing.T) {
+	for _, value := range []string{
+		"", "/", "////", sumA, sumA + "/1000/" + sumC,
+		sumA + "/1000/" + sumC + "/109-891/",
+		sumA + "/1000/" + sumC + "/109-891/" + sumB + "/",
+		sumA + "/1000/" + sumC + "/109-891/sha256:bb",
+		"/1000/" + sumC + "/109-891",
+		sumA + "//" + sumC + "/109-891",
+		sumA + "/0/" + sumC + "/109-891",
+		sumA + "/999/" + sumC + "/109-891",
+		sumA + "/01000/" + sumC + "/109-891",
+		sumA + "/1000//109-891",
+		sumA + "/1000/" + sumC + "/109-31",
+		sumA + "/1000/" + sumC + "/110-891",
+		strings.Repeat(sumA+"/", 50),
+	} {
+		_, err := FromLabels(belowLabels(value))
+		if !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), keyAbove) || len(err.Error()) > 400 {
+			t.Errorf("%.100q: %v", value, err)
 		}
 	}
 }
@@ -194,8 +261,11 @@ func TestKC01_LabelsAreShort(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for k, v := range i.Annotations() {
-		if len(k)+len(v) > 256 {
+	below := Info{Version: 1, Digest: sumA, Size: 1, Meta: i.Meta, Above: &Above{i.Digest, i.Size, *i.Image, sumB}}
+	all := i.Annotations()
+	all[keyAbove] = below.Annotations()[keyAbove]
+	for k, v := range all {
+		if len(k)+len(v) > 384 {
 			t.Errorf("%s has %d bytes", k, len(k)+len(v))
 		}
 	}
