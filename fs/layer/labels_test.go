@@ -273,18 +273,21 @@ func TestKC01_LabelsAreShort(t *testing.T) {
 
 func FuzzFromLabels(f *testing.F) {
 	add := func(l map[string]string) {
-		f.Add(l[keyVersion], l[keyDigest], l[keySize], l[keyMetaDigest], l[keyMetaRange], l[keyImageDigest], l[keyImageRange])
+		f.Add(l[keyVersion], l[keyDigest], l[keySize], l[keyMetaDigest], l[keyMetaRange], l[keyImageDigest], l[keyImageRange], l[keyAbove])
 	}
 	add(goodLabels())
+	add(belowLabels(sumA + "/1000/" + sumC + "/109-891/" + sumB))
 	for _, c := range badLabels {
 		l := goodLabels()
 		l[c.key] = c.value
 		add(l)
 	}
-	f.Fuzz(func(t *testing.T, version, dgst, size, metaDigest, metaRange, imageDigest, imageRange string) {
+	f.Fuzz(func(t *testing.T, version, dgst, size, metaDigest, metaRange, imageDigest, imageRange, above string) {
 		l := map[string]string{keyVersion: version, keyDigest: dgst, keySize: size, keyMetaDigest: metaDigest, keyMetaRange: metaRange}
 		if imageDigest != "" || imageRange != "" {
 			l[keyImageDigest], l[keyImageRange] = imageDigest, imageRange
+		} else if above != "" {
+			l[keyAbove] = above
 		}
 		i, err := FromLabels(l)
 		if err != nil {
@@ -300,6 +303,9 @@ func FuzzFromLabels(f *testing.F) {
 			if r != nil && (r.Offset < 0 || r.Size < 1 || r.Size > block.MaxSection || r.Offset+int64(r.Size) > i.Size || r.Offset+int64(r.Size) < 0) {
 				t.Errorf("%v: section %+v", l, *r)
 			}
+		}
+		if a := i.Above; a != nil && (a.Image.Blob != a.Index || a.Image.Offset+int64(a.Image.Size) > a.Size) {
+			t.Errorf("%v: above %+v", l, *a)
 		}
 	})
 }

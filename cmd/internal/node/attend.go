@@ -18,23 +18,24 @@ import (
 )
 
 // enter takes part in the tree of the function that a layer is of, in the
-// background: joins it and, with the index layer, fetches the image section, so
-// that this VM can serve others before it has mounted anything itself.
-func (n *Node) enter(name string, index *block.Ref) {
+// background: joins it and, with the image section, fetches that, so that this VM
+// can serve others before it has mounted anything itself. claimed says that all
+// layers of the image have been.
+func (n *Node) enter(name string, section *block.Ref, claimed bool) {
 	n.background(func(ctx context.Context) {
 		n.fleet.join(ctx, name)
-		if index == nil {
+		if section == nil {
 			return
 		}
 		within, cancel := context.WithTimeout(ctx, n.mountTimeout)
 		defer cancel()
-		image, err := n.image(within, *index)
+		image, err := n.image(within, *section)
 		if err != nil {
 			log.G(ctx).WithError(err).Info("image section is not here yet, the first mount will try again")
 			return
 		}
 		for _, l := range image.Layers {
-			if n.origins.source(l.Digest) == nil {
+			if claimed && n.origins.source(l.Digest) == nil {
 				return // not of this image, as far as we were told: the mount will know
 			}
 		}

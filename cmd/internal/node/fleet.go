@@ -203,6 +203,14 @@ func (f *fleet) know(name string, info layer.Info) (news bool) {
 	return news
 }
 
+// foresee remembers the image section of a function whose index layer has not been
+// asked for yet.
+func (f *fleet) foresee(name string, above *layer.Above) {
+	if f != nil && above != nil {
+		f.catalog.Add(name, above.Image)
+	}
+}
+
 // join asks for a place in the function's tree and waits a moment for it.
 // Without one the registry is read.
 func (f *fleet) join(ctx context.Context, name string) {

@@ -243,22 +243,29 @@ func (n *Node) Close() error {
 
 // Claim accepts the layers that this Node will serve without unpacking them.
 func (n *Node) Claim(_ context.Context, labels map[string]string) error {
-	info, err := n.admit(labels)
+	info, above, err := n.admit(labels)
 	if err != nil {
 		return err
 	}
-	switch name := functionOf(labels, info); {
+	name, image := functionOf(labels, info), info.Image
+	if above != nil {
+		image = &above.Image
+		name = functionOf(labels, layer.Info{Image: image})
+	}
+	switch {
 	case n.fleet != nil && name != "":
 		n.fleet.know(name, info)
-		n.enter(name, info.Image)
-	case info.Image != nil:
-		n.prefetch(*info.Image)
+		n.fleet.foresee(name, above)
+		n.enter(name, image, above == nil)
+	case image != nil:
+		n.prefetch(*image)
 	}
 	return nil
 }
 
-// admit makes a claimed layer known, if it can be served.
-func (n *Node) admit(labels map[string]string) (layer.Info, error) {
+// admit makes a claimed layer known, if it can be served, and those above it. What
+// it says of them is returned if it is news.
+func (n *Node) admit(labels map[string]string) (layer.Info, *layer.Above, error) {
 	n.retaining.RLock()
 	defer n.retaining.RUnlock()
 	info, err := n.origins.parse(labels)
@@ -266,9 +273,9 @@ func (n *Node) admit(labels map[string]string) (layer.Info, error) {
 		err = fmt.Errorf("no file-backed EROFS: %w", errdefs.ErrFailedPrecondition)
 	}
 	if err != nil {
-		return layer.Info{}, err
+		return layer.Info{}, nil, err
 	}
 	n.list(labels, info)
 	n.starts.ask(info)
-	return info, nil
+	return info, n.foresee(labels, info), nil
 }

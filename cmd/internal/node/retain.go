@@ -45,7 +45,7 @@ func (n *Node) relist(live []map[string]string) {
 		}
 		n.list(labels, info)
 		if name := functionOf(labels, info); !n.recalled && n.fleet.know(name, info) {
-			n.enter(name, info.Image)
+			n.enter(name, info.Image, true)
 		}
 	}
 	n.recalled = true
