@@ -33,8 +33,10 @@ func (c *Converter) options() string {
 
 // annotate gives the annotations of a converted layer whose source had those
 // of from: all of from that still hold, and ours. A start layer that is
-// converted with other options stays one.
+// converted with other options stays one. What is above it is not known before
+// the image is whole, and i may be from another image: sayAbove tells.
 func (c *Converter) annotate(from map[string]string, i layer.Info) map[string]string {
+	i.Above = nil
 	if old, err := layer.FromLabels(from); err == nil {
 		i.Start = i.Start || old.Start
 	}

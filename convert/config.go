@@ -85,6 +85,7 @@ func (m *image) add(l added, createdBy string) {
 type added struct {
 	desc   ocispec.Descriptor
 	diffID digest.Digest
+	info   layer.Info
 }
 
 // marshalConfig gives the config with the layers and the history as they are

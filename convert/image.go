@@ -120,6 +120,7 @@ func (c *Converter) layers(ctx context.Context, cs content.Store, old ocispec.De
 			}
 			c.o.Progress.Warn(fmt.Sprintf("manifest %s: layer %s of type %s cannot be converted: the image gets %s", old.Digest, l.Digest, l.MediaType, none))
 			img.unmarkStart(len(img.manifest.Layers))
+			img.sayAbove(nil)
 			return nil
 		}
 	}
@@ -139,6 +140,7 @@ func (c *Converter) layers(ctx context.Context, cs content.Store, old ocispec.De
 	if err != nil {
 		return fmt.Errorf("manifest %s: %w", old.Digest, err)
 	}
+	img.sayAbove(img.aboveOf(l.info))
 	img.add(*l, createdIndex)
 	return nil
 }

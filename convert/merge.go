@@ -34,6 +34,7 @@ func (c *Converter) indexLayer(ctx context.Context, cs content.Store, m *image) 
 	if err != nil {
 		return nil, fmt.Errorf("index layer: %w", err)
 	}
+	out.info = info
 	out.desc = ocispec.Descriptor{MediaType: layer.MediaType, Digest: info.Digest, Size: info.Size, Annotations: c.annotate(nil, info)}
 	return &out, nil
 }

@@ -64,7 +64,7 @@ func (c *Converter) startLayer(ctx context.Context, cs content.Store, m *image, 
 	c.o.Progress.Start(r)
 	info.Start = true
 	desc := ocispec.Descriptor{MediaType: layer.MediaType, Digest: info.Digest, Size: info.Size, Annotations: c.annotate(nil, info)}
-	return &added{desc, r.DiffID}, nil
+	return &added{desc, r.DiffID, info}, nil
 }
 
 // warnUnknown says that the record has paths that the image has not: once.

@@ -131,14 +131,8 @@ func TestStartLayerOfBase(t *testing.T) {
 	cs := newStore(t)
 	src, tars := twoLayers(t, cs)
 	_, m := mustConvert(t, cs, src, convert.Options{Record: recordOf("etc/c", "bin/a")})
-	config := imagetest.Read[ocispec.Image](t, cs, m.Config)
 	tar := tarOf(7, 2, 100)
-	m.Layers = append(m.Layers, imagetest.Blob(t, cs, ocispec.MediaTypeImageLayer, tar))
-	config.RootFS.DiffIDs = append(config.RootFS.DiffIDs, digest.FromBytes(tar))
-	config.History = append(config.History, ocispec.History{CreatedBy: "COPY"})
-	m.Config = imagetest.JSON(t, cs, ocispec.MediaTypeImageConfig, config)
-	built := imagetest.JSON(t, cs, ocispec.MediaTypeImageManifest, m)
-
+	built := builtOn(t, cs, m, tar, ocispec.MediaTypeImageLayer)
 	kept, k := mustConvert(t, cs, built, convert.Options{})
 	if len(k.Layers) != 5 || len(starts(k)) != 0 {
 		t.Errorf("%d layers, start layers %v, want 5 and none", len(k.Layers), starts(k))
