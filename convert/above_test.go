@@ -7,6 +7,7 @@ import (
 
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/containerd/v2/pkg/labels"
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
@@ -147,6 +148,42 @@ func TestAboveOfBase(t *testing.T) {
 	}
 }
 
+// TestAboveOfPlatforms: a layer of several images says something else in each.
+func TestAboveOfPlatforms(t *testing.T) {
+	cs := newStore(t)
+	base := imagetest.Layer{Tar: tarOf(1, 3, 100)}
+	var of []ocispec.Descriptor
+	for i, arch := range []string{"amd64", "arm64"} {
+		of = append(of, imagetest.Put(t, cs, imagetest.Image{
+			Platform: ocispec.Platform{OS: "linux", Architecture: arch}, Layers: []imagetest.Layer{base, {Tar: tarOf(uint64(i+2), 3, 100)}},
+		}))
+	}
+	out, err := convert.Image(t.Context(), cs, imagetest.Index(t, cs, ocispec.MediaTypeImageIndex, of...), convert.Options{Record: recordOf("d1/f1")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := make(map[string]bool)
+	for _, d := range imagetest.Read[ocispec.Index](t, cs, *out).Manifests {
+		m := imagetest.Read[ocispec.Manifest](t, cs, d)
+		saysAbove(t, m)
+		said[m.Layers[0].Annotations[keyAbove]] = true
+	}
+	if len(said) != len(of) {
+		t.Errorf("the layer that is in %d images says %v", len(of), said)
+	}
+}
+
+// TestAboveInManifest: what it costs, as docs/format.md says.
+func TestAboveInManifest(t *testing.T) {
+	cs := newStore(t)
+	src, _ := twoLayers(t, cs)
+	out, m := mustConvert(t, cs, src, convert.Options{Record: recordOf("bin/a")})
+	without := rewritten(t, cs, m, "")
+	if each := (out.Size - without.Size) / int64(len(m.Layers)-1); each < 250 || each > 300 {
+		t.Errorf("it takes %d bytes a layer", each)
+	}
+}
+
 // TestAboveOfReuse: layers are used again that another image has.
 func TestAboveOfReuse(t *testing.T) {
 	there, here := newStore(t), newStore(t)
@@ -165,6 +202,18 @@ func TestAboveOfReuse(t *testing.T) {
 	saysAbove(t, m)
 	if want, _ := mustConvert(t, here, src, convert.Options{}); out.Digest != want.Digest {
 		t.Errorf("with a layer used again the image is %s, want %s", out.Digest, want.Digest)
+	}
+	// Alone, a layer does not know its image.
+	blob := imagetest.Read[ocispec.Manifest](t, here, src).Layers[0]
+	cs := newStore(t, known)
+	blob = imagetest.Blob(t, cs, blob.MediaType, imagetest.Compress(t, blob.MediaType, base.Tar))
+	labelled := content.Info{Digest: blob.Digest, Labels: map[string]string{labels.LabelUncompressed: digest.FromBytes(base.Tar).String()}}
+	if _, err := cs.Update(t.Context(), labelled, "labels"); err != nil {
+		t.Fatal(err)
+	}
+	l, err := convert.Layer(t.Context(), cs, blob, convert.Options{Existing: known.Find, Progress: &r})
+	if err != nil || r.reused != 2 || l.Annotations[keyAbove] != "" {
+		t.Errorf("alone, the layer is %+v, %v, after %d reused", l, err, r.reused)
 	}
 	// Here the layer that is used again is one that cannot get an index layer above it.
 	foreign := imagetest.Layer{Tar: tarOf(2, 3, 9000), MediaType: images.MediaTypeDockerSchema2LayerForeignGzip}

@@ -101,6 +101,26 @@ func rewrite(t *testing.T, cs content.Store, d ocispec.Descriptor, change func(*
 	return imagetest.JSON(t, cs, ocispec.MediaTypeImageManifest, m)
 }
 
+// sayAbove makes the layers of a manifest say what is above them.
+func sayAbove(t *testing.T, m *ocispec.Manifest) {
+	t.Helper()
+	top := len(m.Layers) - 1
+	info, err := layer.FromLabels(m.Layers[top].Annotations)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var start digest.Digest
+	if m.Layers[top-1].Annotations[layer.LabelStart] == "true" {
+		start = m.Layers[top-1].Digest
+	}
+	above := layer.AboveOf(info, start)
+	for _, l := range m.Layers[:top] {
+		if l.Annotations != nil {
+			layer.WithAbove(l.Annotations, &above)
+		}
+	}
+}
+
 // lay writes a layer file with these sections, right or wrong.
 func lay(t *testing.T, cs content.Store, tar []byte, s layer.Sections) ocispec.Descriptor {
 	t.Helper()

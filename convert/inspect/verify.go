@@ -38,13 +38,15 @@ type checked struct {
 // Image verifies one manifest with all its layers: that each block has the sum
 // that the table says, table and seek table agree, the tar stream has the diff
 // ID and the layer index is the one made from it, the image section names these
-// layers and its index is their merge, and a start layer changes nothing. The
-// error is for what stops the work; what is wrong with the image goes to Report.
+// layers and its index is their merge, a start layer changes nothing, and what
+// layers say of those above them is so. The error is for what stops the work; what
+// is wrong with the image goes to Report.
 func (v *Verifier) Image(ctx context.Context, manifest ocispec.Descriptor) error {
 	img, err := Open(ctx, v.Provider, v.Blobs, manifest)
 	if err != nil {
 		return v.stopped(ctx, err)
 	}
+	v.above(img)
 	var trees []*index.Tree
 	converted, indexed := 0, 0
 	for i, l := range img.Layers {

@@ -42,7 +42,10 @@ func TestVerify(t *testing.T) {
 		t.Fatal(err)
 	}
 	swap := func(i int, d ocispec.Descriptor) func(*ocispec.Manifest, *ocispec.Image) {
-		return func(m *ocispec.Manifest, _ *ocispec.Image) { m.Layers[i] = d }
+		return func(m *ocispec.Manifest, _ *ocispec.Image) {
+			m.Layers[i] = d
+			sayAbove(t, m)
+		}
 	}
 	for name, c := range map[string]struct {
 		store content.Provider
@@ -57,11 +60,11 @@ func TestVerify(t *testing.T) {
 			[]string{"tar stream has digest", "layer 0 has diff ID"}},
 		"no index layer": {cs, rewrite(t, cs, good, func(m *ocispec.Manifest, c *ocispec.Image) {
 			m.Layers, c.RootFS.DiffIDs = m.Layers[:2], c.RootFS.DiffIDs[:2]
-		}), []string{"no index layer"}},
+		}), []string{"no index layer", says(m.Layers[0], ""), says(m.Layers[1], "")}},
 		"index layer in the middle": {cs, rewrite(t, cs, good, func(m *ocispec.Manifest, c *ocispec.Image) {
 			m.Layers[1], m.Layers[2] = m.Layers[2], m.Layers[1]
 			c.RootFS.DiffIDs[1], c.RootFS.DiffIDs[2] = c.RootFS.DiffIDs[2], c.RootFS.DiffIDs[1]
-		}), []string{"not on top", "no index layer"}},
+		}), []string{"not on top", "no index layer", says(m.Layers[0], ""), says(m.Layers[1], "")}},
 		"plain layer": {cs, rewrite(t, cs, good, swap(1, imagetest.Blob(t, cs, ocispec.MediaTypeImageLayer, b))), []string{"1 of 3 layers are not converted"}},
 		"layer index of another tar": {cs, rewrite(t, cs, good, swap(0, lay(t, cs, a, layer.Sections{Index: indexOf(t, other)}))),
 			[]string{"index is not the one of the tar stream", "layer 0 is "}},
