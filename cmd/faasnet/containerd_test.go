@@ -244,6 +244,10 @@ func TestPull(t *testing.T) {
 			}
 		}
 	}
+	first, err := layer.FromLabels(mounter.labels[0])
+	if err != nil || first.Above == nil || first.Above.Index.String() != mounter.labels[2]["containerd.io/snapshot/faasnet/layer.digest"] {
+		t.Errorf("the first layer that is claimed says %+v, %v", first.Above, err)
+	}
 	img, err := dial(t, address).ImageService().Get(t.Context(), ref)
 	if err != nil || img.Target.Digest != digest {
 		t.Errorf("containerd has %v, %v", img, err)

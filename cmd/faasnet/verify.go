@@ -20,10 +20,11 @@ func verifyCommand() *cli.Command {
 		Usage:     "check a converted image down to the last byte",
 		ArgsUsage: "IMAGE|FILE",
 		Description: `Reads all of every layer and checks: the digest of each blob and block, the block table
-against the seek table, the diff IDs, the index of each layer against its tar stream, the
-index of the image against the merge of its layers, the start layer against the files that
-it copies, and what layers say of those above them. So a scanner that unpacks the image and a container that mounts it see the
-same files. FILE may also be the blob of one layer.
+against the seek table, the diff IDs, the index of each layer against its tar stream, what
+the annotations of layers say of those above them, the index of the image against the merge
+of its layers, and the start layer against the files that it copies. So a scanner that
+unpacks the image and a container that mounts it see the same files. FILE may also be the
+blob of one layer.
 
 Prints what is wrong, one line each, and ends with exit code 1 if anything is.
 
