@@ -50,6 +50,23 @@ func (w *world) digest(i int) string {
 	return w.labels[i]["containerd.io/snapshot/faasnet/layer.digest"]
 }
 
+// above changes what layers say of those above them; nil: they say nothing.
+func (w *world) above(t *testing.T, change func(*layer.Above)) {
+	t.Helper()
+	for _, l := range w.labels {
+		info, err := layer.FromLabels(l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a := info.Above; a != nil && change != nil {
+			change(a)
+			layer.WithAbove(l, a)
+		} else {
+			layer.WithAbove(l, nil)
+		}
+	}
+}
+
 // idle waits until all that claims and mounts began in the background has ended.
 func (d *daemon) idle(t *testing.T) {
 	t.Helper()
@@ -159,10 +176,16 @@ func TestStartLayerInFleet(t *testing.T) {
 func TestStartLayerThatIsNone(t *testing.T) {
 	for name, spoil := range map[string]func(w *world, d *daemon){
 		"not the top layer": func(w *world, _ *daemon) {
+			w.above(t, nil)
 			delete(w.labels[1], layer.LabelStart)
 			w.labels[0][layer.LabelStart] = "true"
 		},
+		"not the top layer by those below": func(w *world, _ *daemon) {
+			delete(w.labels[1], layer.LabelStart)
+			w.above(t, func(a *layer.Above) { a.Start = digest.Digest(w.digest(0)) })
+		},
 		"not of the image": func(w *world, d *daemon) {
+			w.above(t, nil)
 			delete(w.labels[1], layer.LabelStart)
 			stray := newWorld(t).labels[0]
 			stray[layer.LabelStart] = "true"
