@@ -9,9 +9,6 @@ import (
 	"github.com/faasnet/faasnet/fs/layer"
 )
 
-// annotationAbove is the key of what layers say of those above them.
-const annotationAbove = "containerd.io/snapshot/faasnet/above"
-
 // above holds what the layers say of those above them against the image: all say the
 // same, or all say nothing, as in an image without an index layer, or of a writer that
 // does not know how.
@@ -24,8 +21,8 @@ func (v *Verifier) above(img *Image) {
 		if l.Info == nil || l.Info.Image != nil {
 			continue
 		}
-		if got := l.Descriptor.Annotations[annotationAbove]; got != want {
-			v.Report(fmt.Sprintf("manifest %s: layer %s: annotation %s: %q, want %q", img.Manifest.Digest, l.Descriptor.Digest, annotationAbove, got, want))
+		if got := l.Descriptor.Annotations[layer.LabelAbove]; got != want {
+			v.Report(fmt.Sprintf("manifest %s: layer %s: annotation %s: %q, want %q", img.Manifest.Digest, l.Descriptor.Digest, layer.LabelAbove, got, want))
 		}
 	}
 }

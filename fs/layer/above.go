@@ -28,10 +28,10 @@ func AboveOf(index Info, start digest.Digest) Above {
 // WithAbove puts a into annotations of a layer, nil takes it out of them.
 func WithAbove(annotations map[string]string, a *Above) {
 	if a == nil {
-		delete(annotations, keyAbove)
+		delete(annotations, LabelAbove)
 		return
 	}
-	annotations[keyAbove] = a.String()
+	annotations[LabelAbove] = a.String()
 }
 
 // String is the value of the annotation: digest and size of the index layer's blob,
@@ -49,20 +49,20 @@ func (a Above) String() string {
 func parseAbove(s string) (*Above, error) {
 	f := strings.Split(s, "/")
 	if len(f) != 4 && len(f) != 5 {
-		return nil, invalid(keyAbove, s, "want 4 or 5 parts")
+		return nil, invalid(LabelAbove, s, "want 4 or 5 parts")
 	}
 	// The rules of an index layer are those of its own annotations.
 	index, err := blobOf(f[0], f[1])
 	if err != nil {
-		return nil, invalid(keyAbove, s, err.Error())
+		return nil, invalid(LabelAbove, s, err.Error())
 	}
 	a := &Above{Index: index.Digest, Size: index.Size}
 	if a.Image, err = index.section(map[string]string{keyImageDigest: f[2], keyImageRange: f[3]}, keyImageDigest, keyImageRange); err != nil {
-		return nil, invalid(keyAbove, s, err.Error())
+		return nil, invalid(LabelAbove, s, err.Error())
 	}
 	if len(f) == 5 {
 		if _, err := parseSum(f[4]); err != nil {
-			return nil, invalid(keyAbove, s, err.Error())
+			return nil, invalid(LabelAbove, s, err.Error())
 		}
 		a.Start = digest.Digest(f[4])
 	}

@@ -21,13 +21,15 @@ const (
 	keyMetaRange   = prefix + "meta.range"
 	keyImageDigest = prefix + "image.digest"
 	keyImageRange  = prefix + "image.range"
-	keyAbove       = prefix + "above"
 )
 
 // LabelStart is the key, with the value "true", of a start layer: copies of the
 // files that a container reads while it starts, in that order. A VM that is
 // asked for such a layer fetches it at once.
 const LabelStart = prefix + "start"
+
+// LabelAbove is the key of what a layer says of those above it, see Above.
+const LabelAbove = prefix + "above"
 
 // Info is what annotations say of a layer: enough to fetch its sections.
 type Info struct {
@@ -57,7 +59,7 @@ func (i Info) Annotations() map[string]string {
 		m[LabelStart] = "true"
 	}
 	if i.Above != nil {
-		m[keyAbove] = i.Above.String()
+		m[LabelAbove] = i.Above.String()
 	}
 	return m
 }

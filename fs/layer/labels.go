@@ -42,7 +42,7 @@ func FromLabels(l map[string]string) (Info, error) {
 	_, withDigest := l[keyImageDigest]
 	_, withRange := l[keyImageRange]
 	if !withDigest && !withRange {
-		if above, found := l[keyAbove]; found {
+		if above, found := l[LabelAbove]; found {
 			if i.Above, err = parseAbove(above); err != nil {
 				return Info{}, err
 			}

@@ -107,7 +107,7 @@ func TestAbove(t *testing.T) {
 		}
 	}
 	l := goodLabels()
-	l[keyAbove] = "whatever"
+	l[LabelAbove] = "whatever"
 	if got, err := FromLabels(l); err != nil || got.Above != nil {
 		t.Errorf("an index layer has nothing above it: %+v, %v", got.Above, err)
 	}
@@ -130,7 +130,7 @@ func TestSE06_HostileAbove(t *testing.T) {
 		strings.Repeat(sumA+"/", 50),
 	} {
 		_, err := FromLabels(belowLabels(value))
-		if !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), keyAbove) || len(err.Error()) > 400 {
+		if !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), LabelAbove) || len(err.Error()) > 400 {
 			t.Errorf("%.100q: %v", value, err)
 		}
 	}
@@ -263,7 +263,7 @@ func TestKC01_LabelsAreShort(t *testing.T) {
 	}
 	below := Info{Version: 1, Digest: sumA, Size: 1, Meta: i.Meta, Above: &Above{i.Digest, i.Size, *i.Image, sumB}}
 	all := i.Annotations()
-	all[keyAbove] = below.Annotations()[keyAbove]
+	all[LabelAbove] = below.Annotations()[LabelAbove]
 	for k, v := range all {
 		if len(k)+len(v) > 384 {
 			t.Errorf("%s has %d bytes", k, len(k)+len(v))
@@ -273,7 +273,7 @@ func TestKC01_LabelsAreShort(t *testing.T) {
 
 func FuzzFromLabels(f *testing.F) {
 	add := func(l map[string]string) {
-		f.Add(l[keyVersion], l[keyDigest], l[keySize], l[keyMetaDigest], l[keyMetaRange], l[keyImageDigest], l[keyImageRange], l[keyAbove])
+		f.Add(l[keyVersion], l[keyDigest], l[keySize], l[keyMetaDigest], l[keyMetaRange], l[keyImageDigest], l[keyImageRange], l[LabelAbove])
 	}
 	add(goodLabels())
 	add(belowLabels(sumA + "/1000/" + sumC + "/109-891/" + sumB))
@@ -287,7 +287,7 @@ func FuzzFromLabels(f *testing.F) {
 		if imageDigest != "" || imageRange != "" {
 			l[keyImageDigest], l[keyImageRange] = imageDigest, imageRange
 		} else if above != "" {
-			l[keyAbove] = above
+			l[LabelAbove] = above
 		}
 		i, err := FromLabels(l)
 		if err != nil {
