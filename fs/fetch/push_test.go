@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -164,9 +165,10 @@ func TestOfferThatIsSlowForAMoment(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				of := blocktest.NewLayer(1, blockSize, blockSize)
 				ref, frame := of.Ref(0), of.Frame(0)
-				origin, asked := blocktest.Count(of.Source()), false
+				origin := blocktest.Count(of.Source())
+				var asked atomic.Bool
 				sends := block.SourceFunc(func(_ context.Context, _ block.Ref, dst []byte) ([]byte, error) {
-					asked = true
+					asked.Store(true)
 					return dst, errdefs.ErrAlreadyExists
 				})
 				f := newFetcher(t, newStore(t, store.Options{}), origin, Options{Upstreams: &peers{sources: []block.Source{sends}}})
@@ -186,7 +188,7 @@ func TestOfferThatIsSlowForAMoment(t *testing.T) {
 					synctest.Wait()
 					return sink.Arrived(n)
 				}
-				for !asked {
+				for !asked.Load() {
 					arrive(10)
 				}
 				for range 10 { // its turn is to come; the sender lives
