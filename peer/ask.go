@@ -118,9 +118,17 @@ func (c *conn) get(ctx context.Context, l *lease, ref block.Ref, dst []byte, fla
 
 // giveUp cancels a GET. What still comes of it is discarded, by its tag. A piece
 // that is being read is still expected: without it nobody would watch for signs of
-// life, and leave would wait for as long as the other side is silent.
+// life, and leave would wait for as long as the other side is silent. One that gives
+// signs of life and not the piece loses the connection.
 func (c *conn) giveUp(tag uint32, k *call) {
 	c.out.say(frameCancel, 0, tag, nil)
+	late := time.AfterFunc(pieceTimeout, func() {
+		c.close(fmt.Errorf("%s has not sent a piece in %v: %w", c.vm, pieceTimeout, errdefs.ErrUnavailable))
+	})
+	defer late.Stop()
 	k.leave()
 	c.forget(tag)
 }
+
+// pieceTimeout ends a connection whose other side does not end a piece.
+const pieceTimeout = writeTimeout

@@ -2,6 +2,9 @@ package peer
 
 import (
 	"context"
+	"crypto/ed25519"
+	"io"
+	"net"
 	"slices"
 	"sync"
 	"testing"
@@ -132,6 +135,43 @@ func TestPN02_GivenUpInTheMiddleOfAPiece(t *testing.T) {
 			})
 		})
 	}
+}
+
+// PN-02: a VM that sends a piece byte by byte does not keep who gives it up.
+func TestPN02_PieceThatDoesNotEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ours, theirs := net.Pipe()
+		r, err := New(Options{VM: "me", Catalog: NewCatalog(), Identity: func() (string, []ed25519.PublicKey) { return tenant, nil }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.ctx = t.Context()
+		c := newConn(r, ours, "slow", true)
+		var work sync.WaitGroup
+		defer work.Wait()
+		defer theirs.Close()
+		work.Go(func() { _ = c.run() })
+		work.Go(func() { _, _ = io.Copy(io.Discard, theirs) })
+		k := newCall(block.Ref{Size: blockSize}, make([]byte, blockSize))
+		tag := c.begin(k, frameGet, 0, nil)
+		if _, err := theirs.Write(header{frameData, 0, tag, pieceSize}.append(nil)); err != nil {
+			t.Fatal(err)
+		}
+		work.Go(func() {
+			for err := error(nil); err == nil; _, err = theirs.Write([]byte{0}) {
+				time.Sleep(DefaultSilence / 2)
+			}
+		})
+		time.Sleep(time.Minute)
+		if c.ctx.Err() != nil {
+			t.Fatal("the connection has ended before", context.Cause(c.ctx))
+		}
+		began := time.Now()
+		c.giveUp(tag, k)
+		if d := time.Since(began); d != pieceTimeout {
+			t.Errorf("given up after %v", d)
+		}
+	})
 }
 
 // hangs is a source that never answers.
