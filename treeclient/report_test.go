@@ -12,23 +12,28 @@ import (
 	"github.com/faasnet/faasnet/treeclient/treepb"
 )
 
-// withNeighbours runs a test with two VMs of one tree, a above b.
-func withNeighbours(t *testing.T, test func(w *world, heard *said, b *vm)) {
+// withNeighbours runs a test with two VMs of one tree, a above b. away takes the
+// coordinator away for a while, with all that it knows.
+func withNeighbours(t *testing.T, test func(w *world, heard *said, b *vm, away func(time.Duration))) {
 	t.Helper()
 	inBubble(t, func(w *world) {
 		var heard said
 		c := w.coordinator()
 		c.Said = heard.hear
-		w.serve(home, c)
+		stop := w.serve(home, c)
 		a, b := w.vm("a"), w.vm("b")
 		a.Join(w.t.Context(), image)
 		b.Join(w.t.Context(), image)
-		test(w, &heard, b)
+		test(w, &heard, b, func(d time.Duration) {
+			stop()
+			time.Sleep(d)
+			stop = w.serve(home, c)
+		})
 	})
 }
 
 func TestCO07_UnreachableParentIsReportedOnce(t *testing.T) {
-	withNeighbours(t, func(w *world, heard *said, b *vm) {
+	withNeighbours(t, func(w *world, heard *said, b *vm, _ func(time.Duration)) {
 		t := w.t
 		for range 10 {
 			b.Report(image, 0, "a", treeclient.Unreachable, time.Now())
@@ -51,7 +56,7 @@ func TestCO07_UnreachableParentIsReportedOnce(t *testing.T) {
 
 // What is said of a neighbour does not hide what is found out later.
 func TestEachFaultIsReportedOnceAnEpoch(t *testing.T) {
-	withNeighbours(t, func(w *world, heard *said, b *vm) {
+	withNeighbours(t, func(w *world, heard *said, b *vm, _ func(time.Duration)) {
 		t := w.t
 		faults := []treeclient.Fault{treeclient.Slow, treeclient.Silent, treeclient.Corrupt, treeclient.Unreachable}
 		for range 3 {
@@ -74,7 +79,7 @@ func TestEachFaultIsReportedOnceAnEpoch(t *testing.T) {
 
 // That a neighbour is quiet is said each time, and does not hide that it is silent.
 func TestQuietIsSaidEachTime(t *testing.T) {
-	withNeighbours(t, func(w *world, heard *said, b *vm) {
+	withNeighbours(t, func(w *world, heard *said, b *vm, _ func(time.Duration)) {
 		t := w.t
 		for range 3 {
 			b.Report(image, 0, "a", treeclient.Quiet, time.Now())
@@ -95,28 +100,19 @@ func TestQuietIsSaidEachTime(t *testing.T) {
 // A VM that was cut off does not blame others for what it saw, or did not see,
 // meanwhile; what begins after it is back counts, in the same epoch too.
 func TestWhoWasCutOffBlamesNobody(t *testing.T) {
-	inBubble(t, func(w *world) {
+	withNeighbours(t, func(w *world, heard *said, b *vm, away func(time.Duration)) {
 		t := w.t
-		var heard said
-		c := w.coordinator()
-		c.Said = heard.hear
-		stop := w.serve(home, c)
-		a, b := w.vm("a"), w.vm("b")
-		a.Join(t.Context(), image)
-		b.Join(t.Context(), image)
-		stop()
-		time.Sleep(time.Second)
 		dialed := time.Now()
-		w.serve(home, c)
+		away(time.Second)
 		time.Sleep(time.Minute)
 		b.Report(image, 0, "a", treeclient.Unreachable, dialed)
 		synctest.Wait()
-		if got := reports(&heard); len(got) != 0 {
-			t.Errorf("reported what began while the VM was cut off: %v", got)
+		if got := reports(heard); len(got) != 0 {
+			t.Errorf("reported what began before the VM was cut off: %v", got)
 		}
 		b.Report(image, 0, "a", treeclient.Unreachable, time.Now())
 		synctest.Wait()
-		if got := reports(&heard); len(got) != 1 {
+		if got := reports(heard); len(got) != 1 {
 			t.Errorf("reports: %v", got)
 		}
 	})

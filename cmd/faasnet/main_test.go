@@ -8,7 +8,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/log"
@@ -44,6 +46,29 @@ func command(t *testing.T, args ...string) *exec.Cmd {
 	cmd.Env = append(os.Environ(), asFaasnet+"=1", "FAASNET_RUNTIME_DIR="+runtimeOf(t), "TMPDIR="+t.TempDir(), "HOME="+t.TempDir())
 	return cmd
 }
+
+// begun starts cmd and returns when it has written text to its standard error, of
+// which all is kept. It dies with us.
+func begun(t *testing.T, cmd *exec.Cmd, text string) *strings.Builder {
+	t.Helper()
+	found, all := newFinder(text), &strings.Builder{}
+	stream := found.stream()
+	cmd.Stderr = writerFunc(func(p []byte) (int, error) { all.Write(p); return stream.Write(p) })
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-found.done:
+	case <-time.After(time.Minute):
+		t.Errorf("%v does not say %q", cmd.Args, text)
+	}
+	return all
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 // runtimeOf is the runtime directory of a test.
 func runtimeOf(t *testing.T) string {

@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 
 	containerd "github.com/containerd/containerd/v2/client"
 
@@ -17,17 +16,7 @@ import (
 func startWaiting(t *testing.T, address, image, file string) *exec.Cmd {
 	t.Helper()
 	cmd := command(t, "record", "--address", address, "-o", file, image, "/bin/busybox", "true")
-	waiting := newFinder("waiting for another recording")
-	cmd.Stderr = waiting.stream()
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case <-waiting.done:
-	case <-time.After(time.Minute):
-		t.Error("a recording does not wait for another one")
-	}
+	begun(t, cmd, "waiting for another recording")
 	return cmd
 }
 

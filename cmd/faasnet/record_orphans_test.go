@@ -67,24 +67,8 @@ func TestRuntimeDirThatIsNotThere(t *testing.T) {
 func startRecording(t *testing.T, address, image, file string) (*exec.Cmd, *strings.Builder) {
 	t.Helper()
 	cmd := command(t, "record", "--address", address, "-o", file, image, "/bin/sh", "-c", "echo serving; busybox sleep 1000")
-	serving, text := newFinder("serving"), &strings.Builder{}
-	stream := serving.stream()
-	cmd.Stderr = writerFunc(func(p []byte) (int, error) { text.Write(p); return stream.Write(p) })
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case <-serving.done:
-	case <-time.After(time.Minute):
-		t.Error("the container does not serve")
-	}
-	return cmd, text
+	return cmd, begun(t, cmd, "serving")
 }
-
-type writerFunc func([]byte) (int, error)
-
-func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 // TestRecordIsKilled: the next one removes what it leaves, and nothing of one that
 // lives.

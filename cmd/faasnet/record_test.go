@@ -9,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	containerd "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/snapshots"
@@ -214,17 +213,7 @@ func TestRecordIsStopped(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := command(t, "record", "--address", address, "-o", file, image, "/bin/sh", "-c", serves)
-	serving := newFinder("serving")
-	cmd.Stderr = serving.stream()
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case <-serving.done:
-	case <-time.After(time.Minute):
-		t.Error("the container does not serve")
-	}
+	begun(t, cmd, "serving")
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Error(err)
 	}

@@ -46,25 +46,6 @@ func TestAboveTheFirstLayer(t *testing.T) {
 	}
 }
 
-// VMs that were asked for no more than the lowest layer share what is above it.
-func TestAboveInFleet(t *testing.T) {
-	w := newStart(t)
-	at := coordinate(t, coordinator.Options{})
-	var vms []*daemon
-	for _, name := range []string{"one", "two", "three"} {
-		vms = append(vms, start(t, t.TempDir(), w.inTree(t, name, at)))
-	}
-	for _, d := range vms {
-		d.pulled(t, w.labels[:1])
-	}
-	for _, d := range vms {
-		eventually(t, func() bool { return d.store.Usage().Blocks == startBlocks })
-	}
-	if n := len(w.offsets(w.digest(1))); n >= startBlocks*len(vms) { // some may be hedges on a slow machine
-		t.Errorf("%d requests for %d blocks", n, startBlocks)
-	}
-}
-
 // Nothing stays of what was fetched for an image whose pull has ended early, though
 // a layer that names it is there: another image may have that.
 func TestAboveOfAnImageThatIsGone(t *testing.T) {
