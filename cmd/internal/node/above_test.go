@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/opencontainers/go-digest"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/faasnet/faasnet/cmd/internal/config"
 	"github.com/faasnet/faasnet/cmd/internal/coordinator"
@@ -62,8 +61,10 @@ func TestAboveOfAnImageThatIsGone(t *testing.T) {
 			t.Errorf("%d blocks are left", n)
 		}
 	}
-	d.pulled(t, w.labels[1:]) // of blocks that were being written down as files those may be here still
-	eventually(t, func() bool { return testutil.ToFloat64(d.metrics.starts.WithLabelValues(startWhole)) >= 2 })
+	d.pulled(t, w.labels[1:])
+	d.mount(t, "container", w.labels)
+	l := d.layers(t, "container")[1] // its file may have stayed, while it was being sealed
+	eventually(t, func() bool { return l.Stats().Present == startBlocks })
 }
 
 // What a layer says of others is worth what its own labels are: a section that does
