@@ -8,6 +8,7 @@ import (
 	"github.com/faasnet/faasnet/cmd/internal/config"
 	"github.com/faasnet/faasnet/cmd/internal/coordinator"
 	"github.com/faasnet/faasnet/fs/layer"
+	"github.com/faasnet/faasnet/fs/store"
 )
 
 // The lowest layer alone brings the image section and the start layer, once: with
@@ -61,6 +62,7 @@ func TestAboveOfAnImageThatIsGone(t *testing.T) {
 			t.Errorf("%d blocks are left", n)
 		}
 	}
+	eventually(t, func() bool { return d.store.Usage() == (store.Usage{}) })
 	d.pulled(t, w.labels[1:])
 	d.mount(t, "container", w.labels)
 	l := d.layers(t, "container")[1] // its file may have stayed, while it was being sealed
